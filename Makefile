@@ -1,0 +1,62 @@
+# The project's commands. `make help` lists them.
+# Each needs nothing but Python 3.11 or newer: .venv is made on first use, from the hashed lock files.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help chat run test check format lock pictures clean
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+chat: $(VENV)/.installed  ## talk to the bot in this terminal: no account, no key
+	@$(BIN)/python -m bot chat
+
+run: $(VENV)/.installed  ## run every part that is configured, until stopped
+	@$(BIN)/python -m bot run
+
+test: $(VENV)/.installed-dev  ## every test
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory test
+
+format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+pictures: $(VENV)/.installed-dev  ## draw the README's pictures again, from the real program
+	@$(BIN)/python docs/pictures/draw.py
+
+lock:  ## resolve the dependencies again (needs uv)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --no-emit-index-url --custom-compile-command 'make lock' --extra build --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --no-emit-index-url --custom-compile-command 'make lock' --extra build --extra dev \
+	    -c requirements.lock -o requirements-dev.lock
+
+clean:  ## remove what the other commands made; data/ stays
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "countersign needs Python 3.11 or newer; '$(PYTHON)' is not. Fix: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python requirements.lock pyproject.toml
+	@echo "installing the pinned dependencies (once) ..." >&2
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	@echo "installing the pinned test tools (once) ..." >&2
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@

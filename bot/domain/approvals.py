@@ -1,0 +1,96 @@
+"""A call that waits for a signature: what is asked, who decided what, and how a decision can end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from bot.domain.conversations import Author
+from bot.domain.tools import Tool, digest
+
+
+class ApprovalPolicy(StrEnum):
+    """What happens when the model asks for a tool (checklist M)."""
+
+    ALWAYS_ALLOW = "ALWAYS_ALLOW"
+    ALWAYS_DENY = "ALWAYS_DENY"
+    ASK_USER = "ASK_USER"
+
+
+class Verdict(StrEnum):
+    """What a person may say to an approval."""
+
+    APPROVE = "approve"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A request for a signature on exactly one call.
+
+    `id` is random and names the card; `revision` grows when the arguments change, so that a button on an old card
+    decides nothing. `fingerprint` is over server, tool, tool definition and arguments. `expires_in` is in seconds and
+    runs from the moment the card was posted; `expires_at` is epoch seconds, None until then or where it never expires.
+    """
+
+    id: str
+    revision: int
+    fingerprint: str
+    requested_for: Author
+    expires_in: float | None
+    expires_at: float | None = None
+    decided_by: str = ""
+    decided_at: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One person's verdict on one revision of one approval. `reason` reaches the model when it is a denial."""
+
+    approval_id: str
+    revision: int
+    verdict: Verdict
+    by: Author
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """This decision is the one that counts."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadySettled:
+    """Somebody, or the clock, or a stop was faster. `how` is a sentence for the person who pressed the button."""
+
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfDate:
+    """The arguments have changed since the card was drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """This person may not decide this call. `reason` says who may."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuchApproval:
+    """The id names nothing."""
+
+
+Settlement = Settled | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval
+
+
+def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """What a signature is bound to: the server, the tool, its definition and the exact arguments."""
+    return digest([tool.server, tool.original_name, tool.definition, arguments])

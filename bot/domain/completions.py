@@ -1,0 +1,89 @@
+"""One question to a language model, and the pieces its answer arrives in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.domain.messages import Message
+from bot.domain.tools import Tool
+
+
+class ToolChoice(StrEnum):
+    """Whether the model may ask for tools in this reply."""
+
+    AUTO = "auto"
+    NONE = "none"
+
+
+class StopReason(StrEnum):
+    """Why the model stopped writing."""
+
+    ANSWERED = "answered"
+    TOOLS = "tools"
+    LENGTH = "length"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds for one reply: tokens it may write, seconds without a byte, seconds in all."""
+
+    max_tokens: int = 4096
+    idle_seconds: float = 60.0
+    total_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do. `context_tokens` is the size of its window."""
+
+    tools: bool = True
+    images: bool = False
+    reasoning: bool = False
+    context_tokens: int = 128_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """The transcript and the tools the model may choose from. System messages come first."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice.AUTO
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the provider counted them; `input_tokens` includes the cached ones."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of what the model thinks, where it shows that."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The whole reply, last in every stream."""
+
+    message: Message
+    stop: StopReason
+    usage: Usage = Usage()
+
+
+ModelEvent = TextDelta | ReasoningDelta | Completion

@@ -1,0 +1,79 @@
+"""Where a conversation happens, who speaks in it, and what they said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationKey:
+    """The address of a conversation. Its text form, `platform:workspace:channel:thread`, is its identity on disk."""
+
+    platform: str
+    workspace: str
+    channel: str
+    thread: str
+
+    def __str__(self) -> str:
+        return ":".join(quote(part, safe="") for part in (self.platform, self.workspace, self.channel, self.thread))
+
+    @classmethod
+    def parse(cls, text: str) -> ConversationKey:
+        """Read the text form back. Raises ValueError for anything else."""
+        parts = [unquote(part) for part in text.split(":")]
+        if len(parts) != 4:
+            raise ValueError(f"not a conversation key: {text!r}")
+        return cls(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A person on a platform. `id` is the platform's; the name is for show and decides nothing."""
+
+    platform: str
+    id: str
+    name: str
+
+    @property
+    def principal(self) -> str:
+        """The person as settings name them: `slack:U123`, `console:ana`."""
+        return f"{self.platform}:{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a platform says about a person where they stand, fresh enough to decide by."""
+
+    author: Author
+    roles: frozenset[str] = frozenset()
+    """Groups and roles as settings name them: `slack-group:S1`, `discord-role:7`."""
+    platform_admin: bool = False
+    guest: bool = False
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message; its bytes are fetched by the surface it came from. `size` is in bytes."""
+
+    id: str
+    name: str
+    mime_type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboundMessage:
+    """Something a person said to the bot.
+
+    `keys` are the platform's names for this very message: if any of them was seen before, this is a redelivery.
+    `context` is what others said in the same place before, oldest first, for the model to read.
+    """
+
+    keys: tuple[str, ...]
+    conversation: ConversationKey
+    author: Author
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    context: tuple[str, ...] = ()

@@ -1,0 +1,85 @@
+"""What happens in a turn, as a closed set. Programs read these (`--json`); surfaces see views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.turns import ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyUpdated:
+    """The reply's text so far, from its beginning."""
+
+    turn_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool call is under way."""
+
+    turn_id: str
+    step: ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgressed:
+    """A running call says how far it is."""
+
+    turn_id: str
+    step: ToolStep
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A call has ended, one way or another; `step.status` says which."""
+
+    turn_id: str
+    step: ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """A call waits for a signature."""
+
+    turn_id: str
+    step: ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSettled:
+    """A call waits no longer; `step.status` and `step.approval` say why."""
+
+    turn_id: str
+    step: ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished:
+    """The turn is answered, or was stopped (`cancelled`)."""
+
+    turn_id: str
+    text: str
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    """The turn ended without an answer."""
+
+    turn_id: str
+    reason: str
+
+
+TurnEvent = (
+    ReplyUpdated
+    | ToolStarted
+    | ToolProgressed
+    | ToolFinished
+    | ApprovalRequested
+    | ApprovalSettled
+    | TurnFinished
+    | TurnFailed
+)

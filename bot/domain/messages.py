@@ -1,0 +1,116 @@
+"""What the model reads and writes: messages made of parts.
+
+Pure values. Whatever a provider needs back unchanged (signatures, encrypted reasoning) travels in
+`provider_metadata` and is understood by that provider alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Role(StrEnum):
+    """Who speaks, in the words of the chat protocols."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Plain text, Markdown where a model wrote it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image; `data` are its bytes."""
+
+    data: bytes
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Any other file; `data` are its bytes."""
+
+    data: bytes
+    mime_type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The model's wish to run a tool.
+
+    `id` is the provider's, unique within one reply. `unreadable` holds the text the model wrote where a JSON object
+    was due; such a call is never run, the model is told instead.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back, or why it gave nothing (`is_error`)."""
+
+    call_id: str
+    parts: tuple[TextPart | ImagePart | FilePart, ...]
+    is_error: bool = False
+    structured: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text parts, a newline between them."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+Part = TextPart | ImagePart | FilePart | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One contribution to the transcript."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    provider_metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined as they stand."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls this message asks for, in the order the model wrote them."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+def system(text: str) -> Message:
+    """A system message of one text."""
+    return Message(Role.SYSTEM, (TextPart(text),))
+
+
+def user(text: str) -> Message:
+    """A user message of one text."""
+    return Message(Role.USER, (TextPart(text),))
+
+
+def assistant(text: str, *calls: ToolCall) -> Message:
+    """An assistant message of one text, if any, and calls."""
+    return Message(Role.ASSISTANT, (*((TextPart(text),) if text else ()), *calls))
+
+
+def tool_results(*results: ToolResult) -> Message:
+    """The answers to one reply's calls."""
+    return Message(Role.TOOL, results)

@@ -1,0 +1,137 @@
+"""Tools as the model is offered them, and where a call to one ends up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.messages import ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """A server's hints about a tool; None where it said nothing. They count only if an operator trusts the server
+    (MCP specification 2026-07-28, server/tools: clients MUST consider annotations untrusted).
+    """
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool of a server. `name` is what the model calls it, `server` and `original_name` are where a call goes."""
+
+    name: str
+    server: str
+    original_name: str
+    title: str = ""
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    output_schema: Mapping[str, Any] | None = None
+    annotations: Annotations = Annotations()
+    trusted: bool = False
+
+    @property
+    def read_only(self) -> bool:
+        """It changes nothing, on the word of a server that an operator trusts."""
+        return self.trusted and self.annotations.read_only is True
+
+    @property
+    def repeatable(self) -> bool:
+        """It may run a second time after a crash: read-only or idempotent, on a trusted server's word."""
+        return self.trusted and (self.annotations.read_only is True or self.annotations.idempotent is True)
+
+    @property
+    def destructive(self) -> bool:
+        """It may destroy something. Hints can raise the risk without trust, never lower it."""
+        if self.read_only:
+            return False
+        return self.annotations.destructive is True or (self.annotations.destructive is None and not self.trusted)
+
+    @property
+    def definition(self) -> str:
+        """A fingerprint of everything the server said about the tool; it changes when the tool does."""
+        return digest(
+            {
+                "name": self.original_name,
+                "title": self.title,
+                "description": self.description,
+                "input": self.input_schema,
+                "output": self.output_schema,
+                "annotations": [
+                    self.annotations.read_only,
+                    self.annotations.destructive,
+                    self.annotations.idempotent,
+                    self.annotations.open_world,
+                ],
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGuidance:
+    """What the operator wants the model to know about a server (checklist N)."""
+
+    server: str
+    system_instruction: str = ""
+    response_instruction: str = ""
+    auto_context_tool: str = ""
+    """The offered name of a tool that is called with every question before the model is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSet:
+    """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each."""
+
+    tools: tuple[Tool, ...] = ()
+    guidance: tuple[ServerGuidance, ...] = ()
+    absent: tuple[str, ...] = ()
+    version: str = ""
+
+    def find(self, name: str) -> Tool | None:
+        """The tool the model means by `name`, or None if it made the name up."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def guidance_for(self, server: str) -> ServerGuidance:
+        """The operator's guidance for a server, empty if there is none."""
+        return next((each for each in self.guidance if each.server == server), ServerGuidance(server))
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The tool answered; the answer may be an error that the model can read."""
+
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """The call never left this process: nothing happened, on anybody's word."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeUnknown:
+    """The call was sent and no answer came: it may or may not have happened."""
+
+    reason: str
+
+
+ToolOutcome = Returned | NotSent | OutcomeUnknown
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with one spelling for equal values: sorted keys, no spaces, no escapes beyond JSON's own."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=dict)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,179 @@
+"""A turn: one question, and everything that was said and done until it was answered.
+
+The steps are the transcript. A turn is resumed by reading them and doing what is missing; nothing is replayed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.domain.approvals import Approval
+from bot.domain.completions import StopReason, Usage
+from bot.domain.conversations import Attachment, Author, ConversationKey
+from bot.domain.messages import Message, ToolCall, ToolResult
+
+
+class TurnStatus(StrEnum):
+    """Queued, then running and waiting by turns, then one of three ends."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will happen in this turn."""
+        return self in (TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED)
+
+
+class StepStatus(StrEnum):
+    """`awaiting -> ready | denied | expired | cancelled`, `ready -> started -> done | failed | unknown`."""
+
+    AWAITING = "awaiting"
+    READY = "ready"
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will happen to this step."""
+        return self not in (StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED)
+
+
+class Origin(StrEnum):
+    """Who wanted a tool call: the model, or the operator's `auto_context_tool`."""
+
+    MODEL = "model"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a turn has to answer."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    context: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One question of one person and how far it has got. Times are epoch seconds."""
+
+    id: str
+    conversation: ConversationKey
+    seq: int
+    author: Author
+    question: Question
+    status: TurnStatus
+    created_at: float
+    failure: str = ""
+    """Why a failed turn failed, or who stopped a cancelled one: a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRef:
+    """The tool as it was when the model asked for it; `definition` tells whether it still is that tool."""
+
+    server: str
+    name: str
+    title: str = ""
+    definition: str = ""
+    read_only: bool = False
+    destructive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """A reply of the model. `notes` are sentences for people about this reply."""
+
+    n: int
+    message: Message
+    stop: StopReason = StopReason.ANSWERED
+    usage: Usage = Usage()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """A tool call and where it stands.
+
+    `tool` is None for a name the model made up. `repeatable` calls may run again after a crash, all others are
+    recorded as started before they are sent, and are `unknown` if nobody was there to take the answer.
+    """
+
+    n: int
+    call: ToolCall
+    tool: ToolRef | None
+    status: StepStatus
+    repeatable: bool = False
+    origin: Origin = Origin.MODEL
+    result: ToolResult | None = None
+    approval: Approval | None = None
+
+
+Step = ModelStep | ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """A turn with its steps in order. `revision` grows with everything that people should see."""
+
+    turn: Turn
+    steps: tuple[Step, ...]
+    revision: int
+
+    @property
+    def replies(self) -> tuple[ModelStep, ...]:
+        """What the model said, in order."""
+        return tuple(step for step in self.steps if isinstance(step, ModelStep))
+
+    @property
+    def calls(self) -> tuple[ToolStep, ...]:
+        """The tool calls, in order."""
+        return tuple(step for step in self.steps if isinstance(step, ToolStep))
+
+    @property
+    def ready(self) -> tuple[ToolStep, ...]:
+        """Calls that may be sent now."""
+        return tuple(step for step in self.calls if step.status is StepStatus.READY)
+
+    @property
+    def awaiting(self) -> tuple[ToolStep, ...]:
+        """Calls that wait for a signature."""
+        return tuple(step for step in self.calls if step.status is StepStatus.AWAITING)
+
+    @property
+    def answer(self) -> ModelStep | None:
+        """The reply that ends the turn: the last step, if it asks for nothing."""
+        last = self.steps[-1] if self.steps else None
+        return last if isinstance(last, ModelStep) and not last.message.tool_calls else None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to drive a turn until the lease runs out; `fence` grows with every owner."""
+
+    turn_id: str
+    conversation: ConversationKey
+    fence: int
+    recoveries: int = 0
+    """How often an owner was lost while driving it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message is safe on disk. `ahead` counts the turns of its conversation that come before it."""
+
+    turn_id: str
+    redelivery: bool = False
+    ahead: int = 0

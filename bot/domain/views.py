@@ -1,0 +1,58 @@
+"""What people should see of a turn right now.
+
+A view holds the whole state, so drawing one twice or skipping one does no harm. How a card or a tool line looks is
+for `rendering` and the platforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.domain.turns import Step, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """A turn as it should be drawn.
+
+    `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
+    calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with.
+    """
+
+    turn: Turn
+    steps: tuple[Step, ...]
+    revision: int
+    streaming: str = ""
+    running: frozenset[int] = frozenset()
+    progress: Mapping[int, str] = field(default_factory=dict)
+    activity: str = ""
+    ahead: int = 0
+
+
+Refs = Mapping[str, str]
+"""Slot to the platform's reference of the message that shows it. Slots are the surface's own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One slot is out; `ref` is what the platform needs to edit it."""
+
+    slot: str
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Whom a notice is for: one person where they stand, that person in private, or everyone in a conversation."""
+
+    conversation: str
+    person: str = ""
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to be told outside a turn."""
+
+    text: str

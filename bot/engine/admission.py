@@ -1,0 +1,88 @@
+"""Where a call begins: at once, with a signature, or not at all.
+
+The policy is read once, when the model asks, and what it says is stored with the call.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
+from bot.domain.conversations import Author
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.tools import Tool, ToolSet
+from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
+from bot.engine.policy import Policies
+
+_SHOWN_OF_UNREADABLE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Judges calls by the operator's policies. `approval_seconds` is None where approvals never expire."""
+
+    policies: Policies = Policies()
+    approval_seconds: float | None = 1800.0
+
+    def judge(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
+        """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
+        tool = offered.find(call.name)
+        if tool is None:
+            return _refused(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.")
+        if call.unreadable:
+            shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
+            return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")
+        match self.policies.of(tool.server, tool.original_name):
+            case ApprovalPolicy.ALWAYS_ALLOW:
+                return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
+            case ApprovalPolicy.ALWAYS_DENY:
+                return _refused(n, call, tool, StepStatus.DENIED, f"Not run: a policy forbids {call.name}.")
+            case ApprovalPolicy.ASK_USER:
+                approval = self._request(call, tool, author)
+                return ToolStep(n, call, _reference(tool), StepStatus.AWAITING, tool.repeatable, approval=approval)
+
+    def context_calls(self, question: str, offered: ToolSet) -> list[ToolStep]:
+        """Calls of the servers' `auto_context_tool`s with the question, to be made before the model is asked
+        (checklist 204). Only what is read-only and allowed without asking; anything else is left out.
+        """
+        steps: list[ToolStep] = []
+        for guidance in offered.guidance:
+            tool = offered.find(guidance.auto_context_tool)
+            argument = _question_argument(tool) if tool else None
+            if tool is None or argument is None or not tool.read_only:
+                continue
+            if self.policies.of(tool.server, tool.original_name) is ApprovalPolicy.ALWAYS_ALLOW:
+                n = len(steps) + 1
+                call = ToolCall(f"context-{n}", tool.name, {argument: question})
+                steps.append(ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable, Origin.CONTEXT))
+        return steps
+
+    def _request(self, call: ToolCall, tool: Tool, author: Author) -> Approval:
+        return Approval(
+            id=secrets.token_urlsafe(16),
+            revision=1,
+            fingerprint=fingerprint(tool, call.arguments),
+            requested_for=author,
+            expires_in=self.approval_seconds,
+        )
+
+
+def _refused(n: int, call: ToolCall, tool: Tool | None, status: StepStatus, reason: str) -> ToolStep:
+    result = ToolResult(call.id, (TextPart(reason),), is_error=True)
+    return ToolStep(n, call, _reference(tool) if tool else None, status, result=result)
+
+
+def _reference(tool: Tool) -> ToolRef:
+    return ToolRef(tool.server, tool.original_name, tool.title, tool.definition, tool.read_only, tool.destructive)
+
+
+def _question_argument(tool: Tool) -> str | None:
+    """The one string parameter that a context tool takes the question in: the required one, or the only one."""
+    properties = tool.input_schema.get("properties", {})
+    required: Sequence[str] = tool.input_schema.get("required", [])
+    names = required or list(properties)
+    if len(names) == 1 and properties.get(names[0], {}).get("type") == "string":
+        return names[0]
+    return None

@@ -1,0 +1,54 @@
+"""One reply of the model, tried again where that can help."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bot.domain.completions import Completion, ModelRequest, ReasoningDelta, TextDelta
+from bot.errors import ModelUnavailable
+from bot.ports import LanguageModel
+
+ATTEMPTS = 4
+LONGEST_WAIT_SECONDS = 60.0
+
+
+async def ask(
+    model: LanguageModel,
+    request: ModelRequest,
+    *,
+    on_text: Callable[[str], None],
+    on_activity: Callable[[str], None],
+    pause: Callable[[float], Awaitable[None]],
+) -> Completion:
+    """Ask until the model has answered, at most `ATTEMPTS` times.
+
+    `on_text` gets the reply's text so far, from its beginning, also when a second attempt starts over; `on_activity`
+    what the person should know about the wait. Raises ModelUnavailable when all attempts have failed or the provider
+    asks for a longer pause than a person should sit through, ModelRejected at once.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        on_activity("Thinking")
+        try:
+            return await _attempt(model, request, on_text)
+        except ModelUnavailable as problem:
+            seconds = problem.retry_after if problem.retry_after is not None else 2.0 ** (attempt - 1)
+            if attempt == ATTEMPTS or seconds > LONGEST_WAIT_SECONDS:
+                raise
+            on_text("")
+            on_activity(f"{problem.cause} Trying again in {seconds:.0f} s" if seconds >= 1 else problem.cause)
+            await pause(seconds)
+    raise AssertionError
+
+
+async def _attempt(model: LanguageModel, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+    text = ""
+    async for event in model.stream(request):
+        match event:
+            case TextDelta(more):
+                text += more
+                on_text(text)
+            case ReasoningDelta():
+                pass
+            case Completion():
+                return event
+    raise ModelUnavailable("The model's answer broke off.")

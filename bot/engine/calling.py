@@ -1,0 +1,70 @@
+"""One call of a tool: is it still what was signed, is the intent on disk, and how did it end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bot.domain.approvals import ApprovalPolicy, fingerprint
+from bot.domain.conversations import Author
+from bot.domain.messages import TextPart, ToolResult
+from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
+from bot.engine.policy import Policies
+from bot.ports import CallContext, Toolbox, TurnLog
+
+
+async def call_tool(
+    step: ToolStep,
+    claim: Claim,
+    author: Author,
+    *,
+    log: TurnLog,
+    toolbox: Toolbox,
+    policies: Policies,
+    on_record: Callable[[TurnRecord], None],
+    on_progress: Callable[[str], None],
+) -> None:
+    """Run a call that is ready and record how it ended. Raises LostLease and Stopped.
+
+    A call that may not be repeated is committed as started before it is sent: whoever finds it in that state later
+    knows that it may have happened.
+    """
+    tool = (await toolbox.offer()).find(step.call.name)
+    problem = _objection(step, tool, policies)
+    if tool is None or problem:
+        on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
+        return
+    if not step.repeatable:
+        on_record(await log.begin(claim, step.n))
+    context = CallContext(author, key=f"{claim.turn_id}:{step.n}", on_progress=on_progress)
+    status, result = _ending(step, await toolbox.call(tool, step.call, context))
+    on_record(await log.end(claim, step.n, status, result))
+
+
+def _objection(step: ToolStep, tool: Tool | None, policies: Policies) -> str:
+    """Why a call must not be sent after all. People may have taken hours to sign it."""
+    if tool is None:
+        return f"{step.call.name} is not available now."
+    if policies.of(tool.server, tool.original_name) is ApprovalPolicy.ALWAYS_DENY:
+        return f"a policy forbids {step.call.name}."
+    if step.approval is not None and step.approval.fingerprint != fingerprint(tool, step.call.arguments):
+        return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."
+    return ""
+
+
+def _ending(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, ToolResult]:
+    match outcome:
+        case Returned(result):
+            return (StepStatus.FAILED if result.is_error else StepStatus.DONE), result
+        case NotSent(reason):
+            return StepStatus.FAILED, _said(step, f"Not run: {reason}")
+        case OutcomeUnknown(reason) if step.repeatable:
+            return StepStatus.FAILED, _said(step, reason)
+        case OutcomeUnknown(reason):
+            return StepStatus.UNKNOWN, _said(
+                step, f"{reason} It may or may not have happened. Check before trying again, and tell the person."
+            )
+
+
+def _said(step: ToolStep, text: str) -> ToolResult:
+    return ToolResult(step.call.id, (TextPart(text),), is_error=True)

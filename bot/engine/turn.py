@@ -1,0 +1,239 @@
+"""One turn, told in order: ask the model, run the tools it wants, stop where a person must decide, go on when they
+have, until there is an answer.
+
+Everything that has happened is a row. Driving a turn means reading the rows, doing what is missing, and writing down
+what came of it; a process that dies in between leaves nothing else behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bot.domain.completions import Completion, ModelRequest, StopReason, ToolChoice
+from bot.domain.messages import Message, ToolCall, system
+from bot.domain.tools import ToolSet
+from bot.domain.turns import (
+    Claim,
+    ModelStep,
+    ToolStep,
+    TurnRecord,
+    TurnStatus,
+)
+from bot.domain.views import TurnView
+from bot.engine.admission import Admission
+from bot.engine.asking import ask
+from bot.engine.calling import call_tool
+from bot.engine.context import LAST_ROUND, transcript
+from bot.ports import LanguageModel, Toolbox, TurnLog
+
+MAX_ROUNDS = 10
+MAX_RECOVERIES = 3
+HISTORY_TURNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TurnParts:
+    """What driving a turn takes."""
+
+    log: TurnLog
+    model: LanguageModel
+    toolbox: Toolbox
+    admission: Admission
+    show: Callable[[TurnView], None]
+    pause: Callable[[float], Awaitable[None]]
+    system_prompt: str = ""
+
+
+class TurnInProgress:
+    """A turn while this process drives it."""
+
+    def __init__(self, claim: Claim, record: TurnRecord, parts: TurnParts) -> None:
+        self._claim = claim
+        self._record = record
+        self._parts = parts
+        self._log = parts.log
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._doorbell = asyncio.Event()
+        self._streaming = ""
+        self._activity = ""
+        self._progress: dict[int, str] = {}
+
+    def ring(self) -> None:
+        """Something about this turn has changed on disk: somebody has decided."""
+        self._doorbell.set()
+
+    async def drive(self) -> None:
+        """Go on until the turn has ended or waits for people. Raises LostLease, Stopped and ModelError."""
+        if self._claim.recoveries > MAX_RECOVERIES:
+            await self._finish(TurnStatus.FAILED, failure="This question brought the bot down several times over.")
+        while not self._record.turn.status.ended:
+            await self._run_calls()
+            if self._record.awaiting:
+                record = await self._log.park(self._claim)
+                if record is None:
+                    return
+                self._see(record)
+            elif self._record.answer:
+                await self._finish(TurnStatus.DONE)
+            elif not self._record.steps and (calls := await self._context_calls()):
+                self._see(await self._log.append(self._claim, None, calls))
+            else:
+                await self._ask_model()
+
+    # ------------------------------------------------------------------ calls
+
+    async def _run_calls(self) -> None:
+        """Run what is ready, side by side. A call that is signed meanwhile starts at once, whatever else still runs."""
+        try:
+            while True:
+                self._doorbell.clear()
+                for step in self._record.ready:
+                    if step.n not in self._calls:
+                        self._calls[step.n] = asyncio.create_task(self._run_call(step), name=f"call:{step.call.name}")
+                if not self._calls:
+                    return
+                self._redraw()
+                await self._call_ended_or_doorbell()
+                for n in [n for n, task in self._calls.items() if task.done()]:
+                    self._calls.pop(n).result()
+                if self._doorbell.is_set():
+                    self._see(await self._log.resume(self._claim))
+        finally:
+            await self._abandon_calls()
+
+    async def _run_call(self, step: ToolStep) -> None:
+        def progressed(text: str) -> None:
+            self._progress[step.n] = text
+            self._redraw()
+
+        await call_tool(
+            step,
+            self._claim,
+            self._record.turn.author,
+            log=self._log,
+            toolbox=self._parts.toolbox,
+            policies=self._parts.admission.policies,
+            on_record=self._see,
+            on_progress=progressed,
+        )
+
+    async def _call_ended_or_doorbell(self) -> None:
+        doorbell = asyncio.create_task(self._doorbell.wait())
+        try:
+            await asyncio.wait({doorbell, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            doorbell.cancel()
+
+    async def _abandon_calls(self) -> None:
+        """No call outlives the turn's task: cancelling reaches the server, and is waited for."""
+        for task in self._calls.values():
+            task.cancel()
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        self._calls.clear()
+
+    # ------------------------------------------------------------------ the model
+
+    async def _context_calls(self) -> list[ToolStep]:
+        offered = await self._parts.toolbox.offer()
+        return self._parts.admission.context_calls(self._record.turn.question.text, offered)
+
+    async def _ask_model(self) -> None:
+        record = self._record
+        self._note_activity("Looking at the tools")
+        offered = await self._parts.toolbox.offer()
+        history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
+        messages = transcript(record, history, offered, self._parts.system_prompt)
+        last_round = len(record.replies) >= MAX_ROUNDS
+        if last_round:
+            messages = (*messages, system(LAST_ROUND))
+        request = ModelRequest(
+            messages=messages,
+            tools=offered.tools if self._parts.model.capabilities.tools else (),
+            tool_choice=ToolChoice.NONE if last_round else ToolChoice.AUTO,
+        )
+        completion = await ask(
+            self._parts.model,
+            request,
+            on_text=self._stream,
+            on_activity=self._note_activity,
+            pause=self._parts.pause,
+        )
+        await self._record_reply(completion, offered, last_round=last_round)
+
+    async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
+        n = self._next_n()
+        runs_tools = completion.stop is StopReason.TOOLS and not last_round
+        message = completion.message if runs_tools else _without_calls(completion.message)
+        reply = ModelStep(
+            n, message, completion.stop, completion.usage, self._notes(completion, offered, last_round=last_round)
+        )
+        self._streaming, self._activity = "", ""
+        if message.tool_calls:
+            author = self._record.turn.author
+            calls = [
+                self._parts.admission.judge(n + i, call, offered, author)
+                for i, call in enumerate(message.tool_calls, start=1)
+            ]
+            self._see(await self._log.append(self._claim, reply, calls))
+        else:
+            await self._finish(TurnStatus.DONE, reply)
+
+    def _notes(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> tuple[str, ...]:
+        notes: list[str] = []
+        if not self._record.replies:
+            notes += offered.absent
+        if last_round:
+            notes.append(f"Stopped using tools after {MAX_ROUNDS} rounds.")
+        match completion.stop:
+            case StopReason.LENGTH:
+                notes.append("The answer was cut off at the model's length limit.")
+            case StopReason.REFUSED:
+                notes.append("The model declined to answer.")
+            case StopReason.ANSWERED if not completion.message.text.strip():
+                notes.append("The model gave an empty answer.")
+            case _:
+                pass
+        return tuple(notes)
+
+    # ------------------------------------------------------------------ keeping people in the picture
+
+    async def _finish(self, status: TurnStatus, *last: ModelStep, failure: str = "") -> None:
+        self._see(await self._log.finish(self._claim, status, last, failure))
+
+    def _see(self, record: TurnRecord) -> None:
+        """Take in what is on disk now. Calls that end together may hand in their records in any order."""
+        if record.revision >= self._record.revision:
+            self._record = record
+        self._redraw()
+
+    def _stream(self, text: str) -> None:
+        self._streaming, self._activity = text, ""
+        self._redraw()
+
+    def _note_activity(self, activity: str) -> None:
+        self._activity = activity
+        self._redraw()
+
+    def _redraw(self) -> None:
+        running = frozenset(n for n, task in self._calls.items() if not task.done())
+        self._parts.show(
+            TurnView(
+                turn=self._record.turn,
+                steps=self._record.steps,
+                revision=self._record.revision,
+                streaming=self._streaming,
+                running=running,
+                progress={n: text for n, text in self._progress.items() if n in running},
+                activity=self._activity,
+            )
+        )
+
+    def _next_n(self) -> int:
+        return self._record.steps[-1].n + 1 if self._record.steps else 1
+
+
+def _without_calls(message: Message) -> Message:
+    parts = tuple(part for part in message.parts if not isinstance(part, ToolCall))
+    return Message(message.role, parts, {} if message.tool_calls else message.provider_metadata)

@@ -1,0 +1,94 @@
+"""The errors that somebody handles differently, and nothing else.
+
+    CountersignError              anything this program raises on purpose: a cause and a fix
+    ├── SettingsError             the environment or a configuration file says something that cannot be used
+    ├── DatabaseError             the database cannot be used at all
+    │   └── DatabaseHeld          another process claims turns on this SQLite file
+    ├── NotFound                  what was named does not exist, or is not this person's to see
+    ├── ModelError                the language model gave no answer
+    │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
+    │   └── ModelRejected         for good: key, model name or request refused
+    ├── DeliveryFailed            a platform did not take a drawing; `retry_after` seconds, or `permanent`
+    └── TurnInterrupted           the turn is no longer this task's to drive
+        ├── LostLease             another process owns it now: write nothing
+        └── Stopped               a person stopped it: start nothing new
+
+A failing tool is not an error but a result that the model reads. Vendor errors stop at their adapter and are
+chained as causes. Messages are for people: never a secret, never a traceback.
+"""
+
+from __future__ import annotations
+
+
+class CountersignError(Exception):
+    """Something went wrong and a person can do something about it.
+
+    `cause` is one sentence that says what happened, `fix` one that says what to do (may be empty).
+    """
+
+    def __init__(self, cause: str, fix: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.cause} Fix: {self.fix}" if self.fix else self.cause
+
+
+class SettingsError(CountersignError):
+    """The environment or a configuration file holds something that cannot be used."""
+
+
+class DatabaseError(CountersignError):
+    """The database cannot be used at all."""
+
+
+class DatabaseHeld(DatabaseError):
+    """Another process claims turns on this SQLite file."""
+
+
+class NotFound(CountersignError):
+    """What was named does not exist, or is not this person's to see."""
+
+
+class ModelError(CountersignError):
+    """The language model gave no answer."""
+
+
+class ModelUnavailable(ModelError):
+    """The model gave no answer for now. `retry_after` is in seconds, None if the provider did not say."""
+
+    def __init__(self, cause: str, fix: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(cause, fix)
+        self.retry_after = retry_after
+
+
+class ModelRejected(ModelError):
+    """The model will not answer this request however often it is sent: key, model name, size, content."""
+
+
+class DeliveryFailed(CountersignError):
+    """A platform did not take a drawing: try again after `retry_after` seconds, or never if `permanent`."""
+
+    def __init__(self, cause: str, fix: str = "", *, retry_after: float | None = None, permanent: bool = False) -> None:
+        super().__init__(cause, fix)
+        self.retry_after = retry_after
+        self.permanent = permanent
+
+
+class TurnInterrupted(CountersignError):
+    """The turn is no longer this task's to drive."""
+
+
+class LostLease(TurnInterrupted):
+    """Another process owns the turn now: write nothing, draw nothing."""
+
+    def __init__(self, turn_id: str) -> None:
+        super().__init__(f"turn {turn_id} is owned by another process now")
+
+
+class Stopped(TurnInterrupted):
+    """A person stopped the turn: start nothing new."""
+
+    def __init__(self, turn_id: str) -> None:
+        super().__init__(f"turn {turn_id} was stopped")

@@ -1,0 +1,54 @@
+"""Where log lines go, and how they look. Called once, by the composition root."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import sys
+from pathlib import Path
+
+_TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_MEGABYTE = 1_000_000
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def log_to_stderr(level: str, style: str) -> None:
+    """Log to standard error, as `text` or `json`; `auto` is text on a terminal and JSON elsewhere."""
+    handler = logging.StreamHandler()
+    as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    handler.setFormatter(logging.Formatter(_TEXT) if as_text else _JsonLines())
+    _install(handler, level)
+
+
+def log_to_file(level: str, path: Path) -> None:
+    """Log to a file that is kept below two megabytes: a terminal chat shows the conversation and nothing else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_MEGABYTE, backupCount=1, delay=True)
+    handler.setFormatter(logging.Formatter(_TEXT))
+    _install(handler, level)
+
+
+def _install(handler: logging.Handler, level: str) -> None:
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    # Client libraries tell every request at `info`; ours are the interesting lines.
+    for chatty in ("httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

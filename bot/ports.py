@@ -1,0 +1,203 @@
+"""The seams between the parts: what the engine asks of the world, and what the world may ask of the engine.
+
+Values in, values out. Whoever implements a port translates its vendor's errors into `bot.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.domain.approvals import Decision, Settlement
+from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
+from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.servers import ServerState
+from bot.domain.tools import Tool, ToolOutcome, ToolSet
+from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+
+
+class FrontDoor(Protocol):
+    """What a platform may ask of the engine."""
+
+    async def receive(self, message: InboundMessage) -> Receipt:
+        """Put a message on disk and return: the platform's acknowledgement waits for this and for nothing else."""
+
+    async def decide(self, decision: Decision, member: Member) -> Settlement:
+        """Settle an approval, if this member may and nobody was faster."""
+
+    async def stop(self, turn_id: str, by: Author) -> bool:
+        """Stop a turn at whatever it is doing. False if it had ended."""
+
+
+class Listener(Protocol):
+    """Inbound: one per platform, only in the process where that platform is received."""
+
+    async def run(self, engine: FrontDoor, commands: Commands) -> None:
+        """Listen until cancelled or until the platform says goodbye."""
+
+
+class Surface(Protocol):
+    """Outbound: one per platform, in every process that draws."""
+
+    @property
+    def reach(self) -> str:
+        """The beginning that the text of a conversation's key must have for this surface to draw it."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds that must pass between two drawings of one turn."""
+
+    def show(self, view: TurnView, refs: Refs) -> AsyncIterator[Drawn]:
+        """Draw the whole state of a turn, reusing what `refs` names, and yield every slot as soon as it is out.
+        Idempotent. Raises DeliveryFailed.
+        """
+
+    async def tell(self, audience: Audience, notice: Notice) -> None:
+        """Say something outside a turn. Raises DeliveryFailed."""
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """Who this person is there, fresh enough to decide by."""
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        """The bytes of something a person uploaded."""
+
+
+class Commands(Protocol):
+    """Slash commands, written once for all platforms."""
+
+    def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        """Answer a command, possibly several times while it works: each reply replaces the one before."""
+
+    def complete(self, text: str) -> Sequence[str]:
+        """The words that could follow `text`, from memory, at once."""
+
+
+class LanguageModel(Protocol):
+    """A provider of replies."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield text as it is written and a Completion last. Raises ModelUnavailable and ModelRejected; a stream that
+        ends without a Completion is an error of the adapter.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What goes along with a call. `key` is stable over repeats of the same call; `deadline` is seconds from now."""
+
+    author: Author
+    key: str
+    deadline: float | None = None
+    on_progress: Callable[[str], None] = lambda _text: None
+
+
+class Toolbox(Protocol):
+    """The tools of all servers."""
+
+    async def offer(self) -> ToolSet:
+        """What may be used now. Waits, within a limit, for servers that are connecting for the first time."""
+
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        """Run a tool. A tool's failure is a result; this raises for nothing but cancellation, which reaches the
+        server.
+        """
+
+
+class ServerAdmin(Protocol):
+    """The servers as an administrator sees them."""
+
+    @property
+    def enabled(self) -> bool:
+        """False if MCP is switched off altogether."""
+
+    def servers(self) -> Sequence[ServerState]:
+        """Every configured server, by name."""
+
+    def tools(self, server: str) -> Sequence[Tool]:
+        """The tools of one server as they are offered. Raises NotFound."""
+
+
+class TurnLog(Protocol):
+    """Turns on disk. Every method is one transaction: when it returns, it is committed.
+
+    Methods that take a Claim prove ownership first and renew the lease; they raise LostLease when another process
+    owns the turn, and Stopped when a person has stopped it (except `end` and `finish`, which may still record what
+    has happened).
+    """
+
+    async def enqueue(self, message: InboundMessage) -> Receipt:
+        """Make a turn of a message, unless one of its keys was seen before."""
+
+    async def decide(self, decision: Decision) -> Settlement:
+        """Compare-and-set on the approval's id and revision."""
+
+    async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
+        """The turn and the step an approval belongs to."""
+
+    async def stop(self, turn_id: str, by: Author) -> bool:
+        """End a turn that nobody drives, or ask its owner to. False if it had ended."""
+
+    async def claim(self, limit: int) -> Sequence[Claim]:
+        """Take up to `limit` turns that can go on now, oldest first, one at most of each conversation."""
+
+    async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
+        """Renew leases; the ids of those turns that are still ours and not to be stopped."""
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Give turns back so that anybody can go on with them at once."""
+
+    async def resume(self, claim: Claim) -> TurnRecord:
+        """Settle what the previous owner left behind and what has expired, and read the turn."""
+
+    async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
+        """Record a reply of the model and the calls it asks for, or calls alone."""
+
+    async def begin(self, claim: Claim, n: int) -> TurnRecord:
+        """Record the intent to send a call, before it is sent."""
+
+    async def end(self, claim: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
+        """Record how a call ended. After a lost lease the result is kept beside the step for the audit."""
+
+    async def park(self, claim: Claim) -> TurnRecord | None:
+        """Give the turn back while people think; None if it is parked, the record if there is work after all."""
+
+    async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
+        """End the turn, with its last steps in the same transaction. Open calls become cancelled or unknown."""
+
+    async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
+        """The turns of a conversation that have ended, before a sequence number, the last `limit`, oldest first."""
+
+    async def latest(self, reach: str) -> ConversationKey | None:
+        """The conversation whose key begins with `reach` in which something was said last."""
+
+    async def view(self, turn_id: str) -> TurnView:
+        """The turn as it should be drawn from disk alone. Raises NotFound."""
+
+    async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
+        """Turns whose drawing is behind and that nobody drives, oldest first."""
+
+    async def refs(self, turn_id: str) -> Refs:
+        """Where the turn has been drawn."""
+
+    async def keep(self, turn_id: str, drawn: Drawn) -> None:
+        """Remember a slot's reference at once."""
+
+    async def drawn(self, turn_id: str, revision: int) -> None:
+        """Everything up to `revision` is out. From now on the approvals in it can expire."""
+
+    async def postpone(self, turn_id: str, seconds: float) -> None:
+        """Try the drawing again after that time."""
+
+    async def abandon(self, turn_id: str, revision: int, reason: str) -> None:
+        """Give up drawing what is wanted up to `revision`; later changes are tried again."""

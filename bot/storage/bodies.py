@@ -1,0 +1,160 @@
+"""The JSON in which values are kept, and back.
+
+Every body carries a version, `v`: a release reads all the versions before its own, so that turns can wait across an
+upgrade.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from bot.domain.completions import StopReason, Usage
+from bot.domain.conversations import Attachment
+from bot.domain.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
+
+Body = dict[str, Any]
+
+VERSION = 1
+
+
+def question_body(question: Question) -> Body:
+    """A question as it is kept."""
+    return {
+        "v": VERSION,
+        "text": question.text,
+        "attachments": [[each.id, each.name, each.mime_type, each.size] for each in question.attachments],
+        "context": list(question.context),
+    }
+
+
+def read_question(body: Body) -> Question:
+    """A question as it was."""
+    return Question(
+        text=body["text"],
+        attachments=tuple(Attachment(*each) for each in body["attachments"]),
+        context=tuple(body["context"]),
+    )
+
+
+def reply_body(step: ModelStep) -> Body:
+    """A model's reply as it is kept."""
+    return {
+        "v": VERSION,
+        "role": step.message.role.value,
+        "parts": [_part_body(part) for part in step.message.parts],
+        "metadata": dict(step.message.provider_metadata),
+        "stop": step.stop.value,
+        "usage": [step.usage.input_tokens, step.usage.output_tokens, step.usage.cached_tokens],
+        "notes": list(step.notes),
+    }
+
+
+def read_reply(n: int, body: Body) -> ModelStep:
+    """A model's reply as it was."""
+    return ModelStep(
+        n=n,
+        message=Message(Role(body["role"]), tuple(_read_part(part) for part in body["parts"]), body["metadata"]),
+        stop=StopReason(body["stop"]),
+        usage=Usage(*body["usage"]),
+        notes=tuple(body["notes"]),
+    )
+
+
+def call_body(step: ToolStep) -> Body:
+    """What a call asks for, as it is kept; its result and approval have places of their own."""
+    tool = step.tool
+    return {
+        "v": VERSION,
+        "call": _part_body(step.call),
+        "origin": step.origin.value,
+        "tool": None
+        if tool is None
+        else {
+            "server": tool.server,
+            "name": tool.name,
+            "title": tool.title,
+            "definition": tool.definition,
+            "read_only": tool.read_only,
+            "destructive": tool.destructive,
+        },
+    }
+
+
+def read_call(body: Body) -> tuple[ToolCall, ToolRef | None, Origin]:
+    """What a call asked for."""
+    call = _read_part(body["call"])
+    assert isinstance(call, ToolCall)
+    return call, None if body["tool"] is None else ToolRef(**body["tool"]), Origin(body["origin"])
+
+
+def result_body(result: ToolResult) -> Body:
+    """A tool's result as it is kept."""
+    return {"v": VERSION, **_part_body(result)}
+
+
+def read_result(body: Body | None) -> ToolResult | None:
+    """A tool's result as it was, None if there is none."""
+    if body is None:
+        return None
+    result = _read_part(body)
+    assert isinstance(result, ToolResult)
+    return result
+
+
+def _part_body(part: Part) -> Body:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image", "data": _encoded(data), "mime": mime_type}
+        case FilePart(data, mime_type, name):
+            return {"type": "file", "data": _encoded(data), "mime": mime_type, "name": name}
+        case ToolCall(call_id, name, arguments, unreadable):
+            return {
+                "type": "call",
+                "id": call_id,
+                "name": name,
+                "arguments": dict(arguments),
+                "unreadable": unreadable,
+            }
+        case ToolResult(call_id, parts, is_error, structured):
+            return {
+                "type": "result",
+                "id": call_id,
+                "parts": [_part_body(each) for each in parts],
+                "is_error": is_error,
+                "structured": structured,
+            }
+
+
+def _read_part(body: Body) -> Part:
+    match body["type"]:
+        case "text":
+            return TextPart(body["text"])
+        case "image":
+            return ImagePart(base64.b64decode(body["data"]), body["mime"])
+        case "file":
+            return FilePart(base64.b64decode(body["data"]), body["mime"], body["name"])
+        case "call":
+            return ToolCall(body["id"], body["name"], body["arguments"], body["unreadable"])
+        case "result":
+            parts = tuple(_read_part(each) for each in body["parts"])
+            assert all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts)
+            return ToolResult(body["id"], parts, body["is_error"], body["structured"])  # type: ignore[arg-type]
+        case other:
+            raise ValueError(f"a part of type {other!r} was written by a later release")
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,114 @@
+"""Transactions of whoever draws: what is behind, where it was drawn, up to what it is out.
+
+Drawing is durable work of its own: a turn's end is not the end of it, the answer is out when a surface said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+from sqlalchemy.dialects import sqlite
+
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import Drawn, Refs, TurnView
+from bot.storage.clock import now
+from bot.storage.records import read_record
+from bot.storage.tables import LIVE, approvals, deliveries, drawings, steps, turns
+from bot.storage.transcript import park_until_decided
+
+_behind = (
+    sa.select(deliveries.c.turn_id)
+    .join(turns, turns.c.id == deliveries.c.turn_id)
+    .where(
+        deliveries.c.drawn < deliveries.c.wanted,
+        deliveries.c.due_at <= now(),
+        turns.c.status != TurnStatus.RUNNING,
+        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+    )
+    .order_by(turns.c.created_at, turns.c.seq)
+    .limit(bindparam("limit"))
+)
+_ahead = (
+    sa.select(sa.func.count())
+    .select_from(turns)
+    .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), turns.c.status.in_(LIVE))
+)
+_refs = sa.select(drawings.c.slot, drawings.c.ref).where(drawings.c.turn_id == bindparam("turn_id"))
+_keep = (
+    sqlite.insert(drawings)
+    .values(turn_id=bindparam("t"), slot=bindparam("s"), ref=bindparam("r"))
+    .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
+)
+_drawn = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.drawn < bindparam("upto"))
+    .values(drawn=bindparam("upto"), attempts=0, problem="")
+)
+_posted = (
+    approvals.update()
+    .where(
+        approvals.c.turn_id == bindparam("t"),
+        approvals.c.posted_at.is_(None),
+        approvals.c.seen_from <= bindparam("upto"),
+        sa.exists().where(
+            steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
+        ),
+    )
+    .values(posted_at=now(), expires_at=now() + approvals.c.expires_in)
+)
+_waiting = sa.select(turns.c.id).where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
+_postpone = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"))
+    .values(due_at=now() + bindparam("seconds"), attempts=deliveries.c.attempts + 1)
+)
+_abandon = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.drawn < bindparam("upto"))
+    .values(drawn=bindparam("upto"), problem=bindparam("why"))
+)
+
+
+def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
+    """The turn as it should be drawn from disk alone. Raises NotFound."""
+    record = read_record(connection, turn_id)
+    turn = record.turn
+    ahead = 0
+    if turn.status is TurnStatus.QUEUED:
+        ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).scalar_one()
+    return TurnView(turn, record.steps, record.revision, ahead=ahead)
+
+
+def undrawn(connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:
+    """Turns whose drawing is behind, that nobody drives, in conversations whose keys begin with `reach`."""
+    return connection.execute(_behind, {"reach": reach, "length": len(reach), "limit": limit}).scalars().all()
+
+
+def read_refs(connection: sa.Connection, turn_id: str) -> Refs:
+    """Where the turn has been drawn."""
+    return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
+
+
+def keep(connection: sa.Connection, turn_id: str, drawn: Drawn) -> None:
+    """Remember where a slot was drawn."""
+    connection.execute(_keep, {"t": turn_id, "s": drawn.slot, "r": drawn.ref})
+
+
+def mark_drawn(connection: sa.Connection, turn_id: str, revision: int) -> None:
+    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now."""
+    connection.execute(_drawn, {"t": turn_id, "upto": revision})
+    posted = connection.execute(_posted, {"t": turn_id, "upto": revision}).rowcount
+    if posted and connection.execute(_waiting, {"t": turn_id}).first():
+        park_until_decided(connection, turn_id)
+
+
+def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
+    """Try the drawing again after that time."""
+    connection.execute(_postpone, {"t": turn_id, "seconds": seconds})
+
+
+def abandon(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> None:
+    """Give up drawing what is wanted up to `revision`."""
+    connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})

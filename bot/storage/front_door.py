@@ -1,0 +1,168 @@
+"""Transactions that come from people: a message, a decision, a stop. Any process may run them.
+
+The order of locks is always turn, then steps.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+from sqlalchemy.dialects import sqlite
+
+from bot.domain.approvals import (
+    AlreadySettled,
+    Decision,
+    NoSuchApproval,
+    OutOfDate,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from bot.domain.conversations import Author, InboundMessage
+from bot.domain.turns import Question, Receipt, StepStatus, TurnStatus
+from bot.storage.bodies import question_body
+from bot.storage.clock import now
+from bot.storage.endings import end_turn, show_change
+from bot.storage.tables import LIVE, approvals, conversations, decisions, deliveries, message_keys, steps, turns
+
+_seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
+_next_seq = (
+    sqlite.insert(conversations)
+    .values(key=bindparam("k"), title=bindparam("t"), last_seq=1, created_at=now(), updated_at=now())
+    .on_conflict_do_update(index_elements=["key"], set_={"last_seq": conversations.c.last_seq + 1, "updated_at": now()})
+    .returning(conversations.c.last_seq)
+)
+_add_turn = turns.insert().values(created_at=now(), status=TurnStatus.QUEUED)
+_add_keys = message_keys.insert()
+_add_delivery = deliveries.insert()
+_ahead = (
+    sa.select(sa.func.count())
+    .select_from(turns)
+    .where(turns.c.conversation == bindparam("conversation"), turns.c.status.in_(LIVE))
+)
+_lock = sa.select(turns.c.status).where(turns.c.id == bindparam("turn_id")).with_for_update()
+_asked = (
+    sa.select(
+        approvals.c.turn_id,
+        approvals.c.n,
+        approvals.c.revision,
+        approvals.c.decided_by,
+        approvals.c.proposed,
+        steps.c.status,
+        (approvals.c.expires_at <= now()).label("overdue"),
+    )
+    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .where(approvals.c.id == bindparam("approval_id"))
+)
+_settle_step = (
+    steps.update()
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.status == StepStatus.AWAITING)
+    .values(status=bindparam("to"))
+)
+_settle_approval = (
+    approvals.update()
+    .where(approvals.c.id == bindparam("a"))
+    .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), signed=bindparam("what"))
+)
+_add_decision = decisions.insert().values(at=now())
+_requeue = (
+    turns.update()
+    .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
+    .values(status=TurnStatus.QUEUED, wake_at=None)
+)
+_ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
+
+_TITLE_LENGTH = 80
+
+
+def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt:
+    """Make a turn of a message under the id given, unless one of its keys was seen before."""
+    known = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
+    if known is not None:
+        return Receipt(known, redelivery=True)
+    key = str(message.conversation)
+    ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
+    title = " ".join(message.text.split())[:_TITLE_LENGTH]
+    seq = connection.execute(_next_seq, {"k": key, "t": title}).scalar_one()
+    connection.execute(
+        _add_turn,
+        {
+            "id": turn_id,
+            "conversation": key,
+            "seq": seq,
+            "author_id": message.author.id,
+            "author_name": message.author.name,
+            "question": question_body(Question(message.text, message.attachments, message.context)),
+        },
+    )
+    connection.execute(_add_keys, [{"key": each, "turn_id": turn_id} for each in message.keys])
+    # A turn that has to wait is shown as waiting; one that runs at once is shown when it does.
+    connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
+    return Receipt(turn_id, ahead=ahead)
+
+
+def decide(connection: sa.Connection, decision: Decision) -> Settlement:
+    """Settle an approval if it still waits and the decision is about what it asks now."""
+    asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
+    if asked is None:
+        return NoSuchApproval()
+    connection.execute(_lock, {"turn_id": asked.turn_id})
+    # Read again under the lock: somebody may have been faster.
+    asked = connection.execute(_asked, {"approval_id": decision.approval_id}).one()
+    if asked.status != StepStatus.AWAITING:
+        return AlreadySettled(_how(StepStatus(asked.status), asked.decided_by))
+    if asked.revision != decision.revision:
+        return OutOfDate()
+    if asked.overdue:
+        return AlreadySettled(_how(StepStatus.EXPIRED, ""))
+    approved = decision.verdict is Verdict.APPROVE
+    connection.execute(
+        _settle_step,
+        {"t": asked.turn_id, "i": asked.n, "to": StepStatus.READY if approved else StepStatus.DENIED},
+    )
+    connection.execute(
+        _settle_approval,
+        {
+            "a": decision.approval_id,
+            "by": decision.by.name,
+            "why": decision.reason,
+            "what": asked.proposed if approved else None,
+        },
+    )
+    connection.execute(
+        _add_decision,
+        {
+            "approval_id": decision.approval_id,
+            "revision": decision.revision,
+            "person": decision.by.principal,
+            "name": decision.by.name,
+            "verdict": decision.verdict.value,
+            "reason": decision.reason,
+        },
+    )
+    connection.execute(_requeue, {"t": asked.turn_id})
+    show_change(connection, asked.turn_id)
+    return Settled(decision.verdict)
+
+
+def stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
+    """End a turn that nobody drives, or ask its owner to end it. False if there is nothing to stop."""
+    status = connection.execute(_lock, {"turn_id": turn_id}).scalar()
+    if status not in LIVE:
+        return False
+    connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
+    if status != TurnStatus.RUNNING:
+        end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+    return True
+
+
+def _how(status: StepStatus, by: str) -> str:
+    match status:
+        case StepStatus.DENIED:
+            return f"{by} has turned it down already."
+        case StepStatus.EXPIRED:
+            return "It timed out before that. It was not run."
+        case StepStatus.CANCELLED:
+            return "It was cancelled before that. It was not run."
+        case _:
+            return f"{by} has approved it already." if by else "It was settled before that."

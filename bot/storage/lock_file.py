@@ -1,0 +1,58 @@
+"""The lock that says: this process claims turns on this SQLite file.
+
+Only the process that drives turns holds it; commands that read work beside it. The lock dies with its process, so a
+crash leaves nothing to clean up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO
+
+from bot.errors import DatabaseHeld
+
+
+class LockFile:
+    """An exclusive lock on `<database>.lock`, with a line in it that says who holds it."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._path = database.with_name(database.name + ".lock")
+        self._file: IO[str] | None = None
+
+    def acquire(self, purpose: str) -> None:
+        """Take the lock or raise DatabaseHeld, which names the holder."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with file:
+                raise DatabaseHeld(
+                    f"The database {self._database} is in use by {_holder(file)}.",
+                    "close it first, read a conversation with --conversation ID, "
+                    "or use another database: DATABASE_URL=sqlite:///other.db",
+                ) from None
+        file.truncate()
+        json.dump({"pid": os.getpid(), "purpose": purpose, "since": time.time()}, file)
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Let go; harmless when nothing is held."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _holder(file: IO[str]) -> str:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        held = json.load(file)
+        since = time.strftime("%H:%M", time.localtime(held["since"]))
+        return f"process {held['pid']} ({held['purpose']}, since {since})"
+    return "another process"

@@ -1,0 +1,14 @@
+"""What Alembic runs for each command: migrate over the connection that `bot.storage.schema` hands in."""
+
+from alembic import context
+
+from bot.storage.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_as_batch=True,
+    compare_type=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

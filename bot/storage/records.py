@@ -1,0 +1,133 @@
+"""Reading turns: rows to values. Everything else in the turn log reads through here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.approvals import Approval
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.errors import NotFound
+from bot.storage.bodies import read_call, read_question, read_reply, read_result
+from bot.storage.tables import approvals, conversations, deliveries, steps, turns
+
+_turn = (
+    sa.select(turns, deliveries.c.wanted.label("revision"))
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(turns.c.id == bindparam("turn_id"))
+)
+_steps = (
+    sa.select(
+        steps.c.n,
+        steps.c.kind,
+        steps.c.status,
+        steps.c.repeatable,
+        steps.c.body,
+        steps.c.result,
+        *(column.label(f"approval_{column.name}") for column in approvals.c),
+    )
+    .select_from(steps)
+    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .where(steps.c.turn_id == bindparam("turn_id"))
+    .order_by(steps.c.n)
+)
+_turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
+_ended_before = (
+    sa.select(turns.c.id)
+    .where(
+        turns.c.conversation == bindparam("conversation"),
+        turns.c.seq < bindparam("before"),
+        turns.c.status.in_(["done", "failed", "cancelled"]),
+    )
+    .order_by(turns.c.seq.desc())
+    .limit(bindparam("limit"))
+)
+_latest = (
+    sa.select(conversations.c.key)
+    .where(conversations.c.key.startswith(bindparam("reach"), autoescape=False))
+    .order_by(conversations.c.updated_at.desc())
+    .limit(1)
+)
+
+
+def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
+    """A turn with its steps. Raises NotFound."""
+    row = connection.execute(_turn, {"turn_id": turn_id}).first()
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id}.")
+    turn = _read_turn(row)
+    rows = connection.execute(_steps, {"turn_id": turn_id})
+    return TurnRecord(turn, tuple(_read_step(step, turn.author.platform) for step in rows), row.revision)
+
+
+def read_history(
+    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
+) -> Sequence[TurnRecord]:
+    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first."""
+    found = connection.execute(
+        _ended_before, {"conversation": str(conversation), "before": before, "limit": limit}
+    ).scalars()
+    return [read_record(connection, turn_id) for turn_id in reversed(found.all())]
+
+
+def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
+    """The conversation whose key begins with `reach` in which something was said last."""
+    key = connection.execute(_latest, {"reach": reach}).scalar()
+    return None if key is None else ConversationKey.parse(key)
+
+
+def read_approval(connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
+    """The turn and the step an approval belongs to."""
+    row = connection.execute(_turn_of_approval, {"approval_id": approval_id}).first()
+    if row is None:
+        return None
+    record = read_record(connection, row.turn_id)
+    return record.turn, next(step for step in record.calls if step.n == row.n)
+
+
+def _read_turn(row: Any) -> Turn:
+    conversation = ConversationKey.parse(row.conversation)
+    return Turn(
+        id=row.id,
+        conversation=conversation,
+        seq=row.seq,
+        author=Author(conversation.platform, row.author_id, row.author_name),
+        question=read_question(row.question),
+        status=TurnStatus(row.status),
+        created_at=row.created_at,
+        failure=row.failure,
+    )
+
+
+def _read_step(row: Any, platform: str) -> Step:
+    if row.kind == "model":
+        return read_reply(row.n, row.body)
+    call, tool, origin = read_call(row.body)
+    return ToolStep(
+        n=row.n,
+        call=call,
+        tool=tool,
+        status=StepStatus(row.status),
+        repeatable=row.repeatable,
+        origin=origin,
+        result=read_result(row.result),
+        approval=None if row.approval_id is None else _read_approval(row, platform),
+    )
+
+
+def _read_approval(row: Any, platform: str) -> Approval:
+    return Approval(
+        id=row.approval_id,
+        revision=row.approval_revision,
+        fingerprint=row.approval_fingerprint,
+        requested_for=Author(platform, row.approval_requested_for_id, row.approval_requested_for_name),
+        expires_in=row.approval_expires_in,
+        expires_at=row.approval_expires_at,
+        decided_by=row.approval_decided_by,
+        decided_at=row.approval_decided_at,
+        reason=row.approval_reason,
+    )

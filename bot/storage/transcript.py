@@ -1,0 +1,210 @@
+"""Transactions of whoever drives a turn: what the model said, how its calls went, parking and ending.
+
+Each proves ownership first. Each can be run twice with the same effect, because the outcome of a COMMIT whose answer
+got lost is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+from sqlalchemy.dialects import sqlite
+
+from bot.domain.messages import ToolResult
+from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.errors import LostLease
+from bot.storage.bodies import call_body, reply_body, result_body
+from bot.storage.claims import own, own_to_the_end, settle_leftovers
+from bot.storage.clock import now
+from bot.storage.endings import end_turn, expire_overdue, show_change
+from bot.storage.records import read_record
+from bot.storage.tables import approvals, deliveries, steps, turns
+
+_add_step = (
+    sqlite.insert(steps)
+    .values(
+        turn_id=bindparam("turn_id"),
+        n=bindparam("n"),
+        kind=bindparam("kind"),
+        status=bindparam("status"),
+        repeatable=bindparam("repeatable"),
+        body=bindparam("body"),
+        result=bindparam("result"),
+        created_at=now(),
+    )
+    .on_conflict_do_nothing()
+)
+_add_approval = (
+    sqlite.insert(approvals)
+    .values(
+        id=bindparam("id"),
+        turn_id=bindparam("turn_id"),
+        n=bindparam("n"),
+        revision=bindparam("revision"),
+        fingerprint=bindparam("fingerprint"),
+        proposed=bindparam("proposed"),
+        requested_for_id=bindparam("requested_for_id"),
+        requested_for_name=bindparam("requested_for_name"),
+        expires_in=bindparam("expires_in"),
+        seen_from=sa.select(deliveries.c.wanted + 1)
+        .where(deliveries.c.turn_id == bindparam("turn_id"))
+        .scalar_subquery(),
+    )
+    .on_conflict_do_nothing()
+)
+_begin = (
+    steps.update()
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.n == bindparam("i"),
+        sa.or_(
+            steps.c.status == StepStatus.READY,
+            sa.and_(steps.c.status == StepStatus.STARTED, steps.c.fence == bindparam("f")),
+        ),
+    )
+    .values(status=StepStatus.STARTED, fence=bindparam("f"), started_at=now())
+)
+_end = (
+    steps.update()
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.n == bindparam("i"),
+        steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
+    )
+    .values(status=bindparam("to"), result=bindparam("what"), ended_at=now())
+)
+_keep_late_result = (
+    steps.update()
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.fence == bindparam("f"))
+    .values(late_result=bindparam("what"))
+)
+_wake_at = sa.select(sa.func.min(approvals.c.expires_at)).where(
+    approvals.c.turn_id == bindparam("t"),
+    sa.exists().where(
+        steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
+    ),
+)
+_park = (
+    turns.update()
+    .where(turns.c.id == bindparam("t"))
+    .values(status=TurnStatus.WAITING, owner=None, lease_until=None, wake_at=bindparam("at"))
+)
+
+
+def resume(connection: sa.Connection, held: Claim) -> TurnRecord:
+    """Settle what was left behind and read the turn. Raises LostLease and Stopped."""
+    own(connection, held)
+    settle_leftovers(connection, held)
+    return read_record(connection, held.turn_id)
+
+
+def append(connection: sa.Connection, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
+    """Add a reply and its calls, or calls alone, in their places. Raises LostLease and Stopped."""
+    own(connection, held)
+    _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
+    show_change(connection, held.turn_id)
+    return read_record(connection, held.turn_id)
+
+
+def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
+    """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
+    own(connection, held)
+    if connection.execute(_begin, {"t": held.turn_id, "i": n, "f": held.fence}).rowcount != 1:
+        raise LostLease(held.turn_id)
+    show_change(connection, held.turn_id)
+    return read_record(connection, held.turn_id)
+
+
+def end(connection: sa.Connection, held: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
+    """Record how a call ended, also in a turn that is being stopped. Raises LostLease."""
+    own_to_the_end(connection, held)
+    connection.execute(_end, {"t": held.turn_id, "i": n, "to": status, "what": result_body(result)})
+    show_change(connection, held.turn_id)
+    return read_record(connection, held.turn_id)
+
+
+def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: ToolResult) -> None:
+    """Keep what came back after the lease was lost, for the audit; the step stays as the new owner settled it."""
+    connection.execute(_keep_late_result, {"t": held.turn_id, "i": n, "f": held.fence, "what": result_body(result)})
+
+
+def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
+    """Give the turn back while people think: no task, no lease. The record instead if there is work after all."""
+    own(connection, held)
+    if expire_overdue(connection, held.turn_id):
+        show_change(connection, held.turn_id)
+    record = read_record(connection, held.turn_id)
+    open_calls = [step for step in record.calls if not step.status.ended]
+    if not open_calls or any(step.status is not StepStatus.AWAITING for step in open_calls):
+        return record
+    park_until_decided(connection, held.turn_id)
+    return None
+
+
+def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
+    """Let a turn wait for a decision, or for the first of its approvals to expire."""
+    connection.execute(_park, {"t": turn_id, "at": connection.execute(_wake_at, {"t": turn_id}).scalar()})
+
+
+def finish(
+    connection: sa.Connection, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str
+) -> TurnRecord:
+    """End the turn with its last steps. A turn that a person stopped ends as cancelled. Raises LostLease."""
+    stopped_by = own_to_the_end(connection, held)
+    if stopped_by is None:
+        _add_steps(connection, held.turn_id, last)
+        end_turn(connection, held.turn_id, status, failure)
+    else:
+        end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
+    return read_record(connection, held.turn_id)
+
+
+def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> None:
+    if new:
+        connection.execute(_add_step, [_step_row(turn_id, step) for step in new])
+    asked = [_approval_row(turn_id, step) for step in new if isinstance(step, ToolStep) and step.approval]
+    if asked:
+        connection.execute(_add_approval, asked)
+
+
+def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
+    match step:
+        case ModelStep():
+            return {
+                "turn_id": turn_id,
+                "n": step.n,
+                "kind": "model",
+                "status": StepStatus.DONE,
+                "repeatable": True,
+                "body": reply_body(step),
+                "result": None,
+            }
+        case ToolStep():
+            return {
+                "turn_id": turn_id,
+                "n": step.n,
+                "kind": "tool",
+                "status": step.status,
+                "repeatable": step.repeatable,
+                "body": call_body(step),
+                "result": None if step.result is None else result_body(step.result),
+            }
+
+
+def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
+    approval = step.approval
+    assert approval is not None
+    return {
+        "id": approval.id,
+        "turn_id": turn_id,
+        "n": step.n,
+        "revision": approval.revision,
+        "fingerprint": approval.fingerprint,
+        "proposed": dict(step.call.arguments),
+        "requested_for_id": approval.requested_for.id,
+        "requested_for_name": approval.requested_for.name,
+        "expires_in": approval.expires_in,
+    }

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.engine.admission import Admission
+from bot.engine.engine import Engine
+from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.storage import schema
+from bot.storage.database import Database, open_sqlite
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
+
+
+@dataclass
+class House:
+    """An engine on a real database with everything else in the test's hands."""
+
+    database: Database
+    log: SqlTurnLog
+    clock: list[float]
+    model: ScriptedModel = field(default_factory=ScriptedModel)
+    toolbox: FakeToolbox = field(default_factory=FakeToolbox)
+    surface: RecordingSurface = field(default_factory=RecordingSurface)
+    policies: dict[str, ApprovalPolicy] = field(default_factory=dict)
+    approval_seconds: float | None = 1800.0
+    pauses: list[float] = field(default_factory=list)
+
+    def engine(self, **changes: object) -> Engine:
+        """A new engine, as after a restart."""
+        servers: dict[str, dict[str, ApprovalPolicy]] = {}
+        for name, policy in self.policies.items():
+            server, _, tool = name.partition("__")
+            servers.setdefault(server, {})[tool] = policy
+        policies = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()})
+
+        async def pause(seconds: float) -> None:
+            self.pauses.append(seconds)
+            await asyncio.sleep(min(seconds, 0.01))
+
+        settings: dict[str, object] = {
+            "admission": Admission(policies, self.approval_seconds),
+            "signatories": Signatories(admins=frozenset({"test:ana"})),
+            "system_prompt": "Be useful.",
+            "pause": pause,
+            **changes,
+        }
+        return Engine(self.log, self.model, self.toolbox, [self.surface], **settings)  # type: ignore[arg-type]
+
+    def allow(self, *names: str) -> None:
+        self.policies.update(dict.fromkeys(names, ApprovalPolicy.ALWAYS_ALLOW))
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    clock = [1_000_000.0]
+    read: Callable[[], float] = lambda: clock[0]  # noqa: E731
+    database = open_sqlite(f"sqlite:///{tmp_path / 'turns.db'}", clock=read)
+    await schema.upgrade(database)
+    yield House(database, SqlTurnLog(database), clock)
+    await database.close()

@@ -1,0 +1,188 @@
+"""What a fake model service is told to answer, and what it remembers of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bot.domain.completions import StopReason
+
+Api = Literal["openai", "anthropic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call. Arguments given as text are sent as they are, however broken. The service makes up a missing id."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What the service says a reply has cost; `input` includes `cached`."""
+
+    input: int = 25
+    output: int = 7
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A reply: thinking, text and calls, each cut into `pieces` deltas. `stop` None is what goes with the calls."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    thinking: str = ""
+    stop: StopReason | None = None
+    tokens: Tokens | None = Tokens()
+    pieces: int = 3
+
+
+class Gate:
+    """Holds a reply back. `reached` is settled when the service stands before the gate; both may be used from any
+    thread, and awaited through `asyncio.wrap_future`.
+    """
+
+    def __init__(self) -> None:
+        self.reached: Future[None] = Future()
+        self.opened: Future[None] = Future()
+
+    def open(self) -> None:
+        if not self.opened.done():
+            self.opened.set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Everything but the ending, then nothing until the gate opens, then the ending."""
+
+    reply: Say
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A reply with a pause, in seconds, after each event."""
+
+    reply: Say
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A reply without its ending: the connection is dropped, or closed as if all was well (`politely`)."""
+
+    reply: Say
+    politely: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """A reply that ends in an error event, which comes with status 200."""
+
+    type: str
+    message: str = "Something went wrong."
+    reply: Say = Say()
+    code: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Exactly these events: JSON values as they are, text as the line it is."""
+
+    events: tuple[Mapping[str, Any] | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An answer that is an error. `body` replaces the service's usual error object."""
+
+    status: int
+    message: str = "Something went wrong."
+    type: str = "error"
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Not a byte, until the client goes away."""
+
+
+Reply = Say | Hold | Slow | Cut | ErrorEvent | Raw | Status | Silence
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The events of a reply as bytes. Without the ending it is a reply that was cut off."""
+
+    body: tuple[bytes, ...]
+    ending: tuple[bytes, ...]
+
+    @property
+    def whole(self) -> tuple[bytes, ...]:
+        return (*self.body, *self.ending)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came in; header names are in lower case. The properties read both protocols alike, so that a
+    rule need not know which one it serves. `gone` is settled when the client hangs up before the reply is out.
+    """
+
+    api: Api
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    gone: Future[None] = field(default_factory=Future, compare=False)
+
+    @property
+    def messages(self) -> list[Mapping[str, Any]]:
+        return list(self.body.get("messages", ()))
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools on offer."""
+        return tuple(tool.get("function", tool)["name"] for tool in self.body.get("tools", ()))
+
+    @property
+    def question(self) -> str:
+        """The text of the last message a person wrote."""
+        texts = [_texts(message) for message in self.messages if message["role"] == "user"]
+        return next((text for text in reversed(texts) if text), "")
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The texts of the tool results the model has to react to now: those at the transcript's end."""
+        if self.api == "openai":
+            texts: list[str] = []
+            for message in reversed(self.messages):
+                if message["role"] == "tool":
+                    texts.append(_texts(message))
+                elif message["role"] != "system":
+                    break
+            return tuple(reversed(texts))
+        last = self.messages[-1]["content"] if self.messages else ""
+        blocks = [block for block in last if isinstance(block, Mapping) and block["type"] == "tool_result"]
+        return tuple(_texts(block) for block in blocks)
+
+
+Rule = Callable[[Request], Reply]
+
+
+def _texts(holder: Mapping[str, Any]) -> str:
+    content = holder.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+def pieces(text: str, count: int) -> list[str]:
+    """The text in at most `count` pieces of about the same length."""
+    size = max(1, -(-len(text) // max(1, count)))
+    return [text[start : start + size] for start in range(0, len(text), size)]

@@ -1,0 +1,182 @@
+"""Hand-written stand-ins for the ports: a scripted model, a toolbox with plain functions, a surface that remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
+from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.tools import Annotations, NotSent, Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.ports import CallContext
+
+ANA = Author("test", "ana", "Ana")
+BEN = Author("test", "ben", "Ben")
+HALL = ConversationKey("test", "w", "hall", "1")
+
+
+def member(author: Author) -> Member:
+    return Member(author)
+
+
+def message(text: str, *keys: str, conversation: ConversationKey = HALL, author: Author = ANA) -> InboundMessage:
+    return InboundMessage(keys or (text,), conversation, author, text)
+
+
+def say(text: str) -> Completion:
+    return Completion(assistant(text), StopReason.ANSWERED)
+
+
+def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, arguments)
+
+
+def ask_for(*calls: ToolCall, text: str = "") -> Completion:
+    return Completion(assistant(text, *calls), StopReason.TOOLS)
+
+
+Script = Completion | Exception | Callable[[ModelRequest], Awaitable[Completion]]
+
+
+@dataclass
+class ScriptedModel:
+    """Answers with the next entry of its script and remembers what it was asked."""
+
+    script: list[Script] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
+    capabilities: Capabilities = field(default_factory=Capabilities)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.requests.append(request)
+        entry = self.script.pop(0)
+        if isinstance(entry, Exception):
+            raise entry
+        completion = entry if isinstance(entry, Completion) else await entry(request)
+        for word in completion.message.text.split(" "):
+            yield TextDelta(word + " ")
+        yield completion
+
+    async def close(self) -> None:
+        pass
+
+
+def tool(
+    name: str, *, read_only: bool | None = None, destructive: bool | None = None, trusted: bool = True, **more: Any
+) -> Tool:
+    server, _, original = name.partition("__")
+    return Tool(name, server, original, annotations=Annotations(read_only, destructive), trusted=trusted, **more)
+
+
+Behaviour = Callable[[ToolCall, CallContext], Awaitable[ToolOutcome]]
+
+
+async def answers_ok(call: ToolCall, _context: CallContext) -> ToolOutcome:
+    return returned(call, "ok")
+
+
+def returned(call: ToolCall, text: str, *, is_error: bool = False) -> Returned:
+    return Returned(ToolResult(call.id, (TextPart(text),), is_error))
+
+
+@dataclass
+class FakeToolbox:
+    """Tools as functions; every call that reaches one is remembered."""
+
+    tools: dict[str, tuple[Tool, Behaviour]] = field(default_factory=dict)
+    guidance: tuple[Any, ...] = ()
+    absent: tuple[str, ...] = ()
+    calls: list[tuple[str, dict[str, Any], CallContext]] = field(default_factory=list)
+
+    def add(self, offered: Tool, behaviour: Behaviour = answers_ok) -> None:
+        self.tools[offered.name] = (offered, behaviour)
+
+    async def offer(self) -> ToolSet:
+        return ToolSet(tuple(each for each, _ in self.tools.values()), self.guidance, self.absent)
+
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        if tool.name not in self.tools:
+            return NotSent("gone")
+        self.calls.append((tool.name, dict(call.arguments), context))
+        return await self.tools[tool.name][1](call, context)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.calls]
+
+
+@dataclass
+class RecordingSurface:
+    """Remembers every view; `trouble` are errors to raise first, one a drawing."""
+
+    reach: str = "test:"
+    pace: float = 0.0
+    views: list[TurnView] = field(default_factory=list)
+    trouble: list[Exception] = field(default_factory=list)
+    seen: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def show(self, view: TurnView, refs: Refs) -> AsyncIterator[Drawn]:
+        if self.trouble:
+            raise self.trouble.pop(0)
+        async with self.seen:
+            self.views.append(view)
+            self.seen.notify_all()
+        yield Drawn("reply", refs.get("reply", f"ref-{view.turn.id}"))
+
+    async def tell(self, audience: Audience, notice: Notice) -> None:
+        pass
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        return Member(author)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        return b""
+
+    async def wait_for(self, wanted: Callable[[TurnView], bool], seconds: float = 10.0) -> TurnView:
+        """The first view, past or to come, that is wanted."""
+        async with self.seen:
+            async with asyncio.timeout(seconds):
+                await self.seen.wait_for(lambda: any(map(wanted, self.views)))
+        return next(view for view in self.views if wanted(view))
+
+    async def ended(self, turn_id: str, seconds: float = 10.0) -> TurnView:
+        return await self.wait_for(lambda view: view.turn.id == turn_id and view.turn.status.ended, seconds)
+
+
+@asynccontextmanager
+async def running(part: Any) -> AsyncIterator[None]:
+    """Run a part's `run()` for as long as the block lasts; its failure fails the block."""
+    task = asyncio.create_task(part.run())
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait({task}, timeout=10)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for a condition that nothing announces, within a limit."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def words(request: ModelRequest) -> Sequence[str]:
+    """Every text the model was given, flat."""
+    found = []
+    for each in request.messages:
+        for part in each.parts:
+            match part:
+                case TextPart(text):
+                    found.append(text)
+                case ToolResult():
+                    found.append(part.text)
+                case _:
+                    pass
+    return found
