@@ -178,6 +178,9 @@ class TurnLog(Protocol):
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
         """The turns of a conversation that have ended, before a sequence number, the last `limit`, oldest first."""
 
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        """The last `limit` turns of a conversation, however they stand, oldest first."""
+
     async def latest(self, reach: str) -> ConversationKey | None:
         """The conversation whose key begins with `reach` in which something was said last."""
 

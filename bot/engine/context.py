@@ -70,15 +70,16 @@ def _instructions(record: TurnRecord, offered: ToolSet, system_prompt: str, used
 
 def _exchange(earlier: TurnRecord) -> list[Message]:
     """An earlier turn as the model remembers it: what was asked and what was answered, not how (checklist C5)."""
-    replies = [step.message.text for step in earlier.replies if step.message.text]
-    match earlier.turn.status:
-        case TurnStatus.DONE:
-            answer = replies[-1] if replies else "(no answer)"
-        case TurnStatus.CANCELLED:
-            answer = "(I was stopped before I had answered.)"
+    match earlier.turn.status, earlier.answer:
+        case TurnStatus.DONE, ModelStep(message=answer) if answer.text:
+            pass
+        case TurnStatus.DONE, _:
+            answer = assistant("(I gave no answer.)")
+        case TurnStatus.CANCELLED, _:
+            answer = assistant("(I was stopped before I had answered.)")
         case _:
-            answer = "(I could not answer.)"
-    return [user(earlier.turn.question.text), assistant(answer)]
+            answer = assistant("(I could not answer.)")
+    return [user(earlier.turn.question.text), answer]
 
 
 def _question(record: TurnRecord) -> list[Message]:

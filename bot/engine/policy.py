@@ -79,22 +79,27 @@ def _word(value: Any, source: str, place: str) -> ApprovalPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Signatories:
-    """Who may administer and who may sign, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`."""
+    """Who may administer and who may sign, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
+
+    `operator` is whoever runs the program at its own terminal; that person may do both.
+    """
 
     admins: frozenset[str] = frozenset()
     approvers: frozenset[str] = frozenset()
+    operator: str = ""
 
     def administers(self, member: Member) -> bool:
-        """Named admins, and where none is named the platform's own."""
+        """The operator, named admins, and where none is named the platform's own."""
+        if self.operator and member.author.principal == self.operator:
+            return True
         if member.guest or member.external:
             return False
         return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
 
     def signs(self, member: Member) -> bool:
         """Approvers and admins; never guests or people from outside."""
-        if member.guest or member.external:
-            return False
-        return _is_one_of(member, self.approvers) or self.administers(member)
+        named = _is_one_of(member, self.approvers) and not (member.guest or member.external)
+        return named or self.administers(member)
 
     def objection(self, member: Member, asker: Author, verdict: Verdict) -> str:
         """Why this person's verdict does not count, in a sentence, or nothing if it does.

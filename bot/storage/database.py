@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from bot.errors import DatabaseError
+from bot.storage.address import sqlite_path
 from bot.storage.clock import SQLITE_FUNCTION
 
 log = logging.getLogger(__name__)
@@ -112,17 +113,6 @@ def open_sqlite(url: str, *, clock: Callable[[], float] = time.time) -> Database
             f"The database {path} cannot be opened: {error}.", "check the folder and DATABASE_URL"
         ) from error
     return Database(path, clock=clock)
-
-
-def sqlite_path(url: str) -> Path:
-    """The file a `sqlite:///path` address names. Raises DatabaseError for any other address."""
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
-        raise DatabaseError(
-            f"DATABASE_URL names {parsed.get_backend_name()!r}, which this release cannot use.",
-            "use sqlite:///path/to/file.db",
-        )
-    return Path(parsed.database)
 
 
 def _begin_immediate(connection: sa.Connection) -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 from sqlalchemy.dialects import sqlite
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.storage.clock import now
@@ -34,6 +35,12 @@ _ahead = (
     sa.select(sa.func.count())
     .select_from(turns)
     .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), turns.c.status.in_(LIVE))
+)
+_recent = (
+    sa.select(turns.c.id)
+    .where(turns.c.conversation == bindparam("conversation"))
+    .order_by(turns.c.seq.desc())
+    .limit(bindparam("limit"))
 )
 _refs = sa.select(drawings.c.slot, drawings.c.ref).where(drawings.c.turn_id == bindparam("turn_id"))
 _keep = (
@@ -79,6 +86,12 @@ def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
     if turn.status is TurnStatus.QUEUED:
         ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).scalar_one()
     return TurnView(turn, record.steps, record.revision, ahead=ahead)
+
+
+def read_recent(connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+    """The last turns of a conversation, oldest first."""
+    found = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
+    return [read_view(connection, turn_id) for turn_id in reversed(found)]
 
 
 def undrawn(connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:

@@ -48,7 +48,7 @@ _ended_before = (
 )
 _latest = (
     sa.select(conversations.c.key)
-    .where(conversations.c.key.startswith(bindparam("reach"), autoescape=False))
+    .where(sa.func.substr(conversations.c.key, 1, bindparam("length")) == bindparam("reach"))
     .order_by(conversations.c.updated_at.desc())
     .limit(1)
 )
@@ -76,7 +76,7 @@ def read_history(
 
 def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
     """The conversation whose key begins with `reach` in which something was said last."""
-    key = connection.execute(_latest, {"reach": reach}).scalar()
+    key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
     return None if key is None else ConversationKey.parse(key)
 
 

@@ -95,6 +95,10 @@ class SqlTurnLog:
         """Earlier turns of a conversation."""
         return await self._run(records.read_history, conversation, before, limit)
 
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        """The last turns of a conversation."""
+        return await self._run(drawings.read_recent, conversation, limit)
+
     async def latest(self, reach: str) -> ConversationKey | None:
         """The conversation in which something was said last."""
         return await self._run(records.read_latest, reach)

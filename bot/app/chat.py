@@ -1,0 +1,169 @@
+"""`countersign chat`: the terminal's program. The prompt is there at once, the house is built behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from bot.app.house import House, WatchLog, opened_database, opened_house
+from bot.app.models import ModelChoice, choose_model
+from bot.commands.registry import CommandRegistry
+from bot.engine.engine import Engine
+from bot.errors import CountersignError, DatabaseHeld, NotFound
+from bot.logs import log_to_file
+from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped, process_streams
+from bot.platforms.console.opening import Opening
+from bot.platforms.console.person import Person, fresh_conversation
+from bot.platforms.console.reading import write_conversation
+from bot.ports import TurnLog
+from bot.settings import Settings
+from bot.storage.address import sqlite_path
+from bot.storage.lock_file import LockFile
+
+REMEMBERED_TURNS = 50
+TERMINATED = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """What the command line says of a chat. `user` names another person than the operator."""
+
+    message: str | None = None
+    model: str = ""
+    approve: ApproveMode = ApproveMode.ASK
+    user: str = ""
+    fresh: bool = False
+    conversation: str = ""
+    json: bool = False
+
+
+async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
+    """Talk in this terminal until the person leaves; the exit code. Raises CountersignError."""
+    choice = choose_model(settings, options.model)
+    database = sqlite_path(settings.database_url)
+    log_to_file(settings.log_level, database.with_name("countersign.log"))
+    streams = process_streams()
+    person = Person(options.user or getpass.getuser(), operator=not options.user)
+    lock = LockFile(database)
+    try:
+        lock.acquire("countersign chat")
+    except DatabaseHeld:
+        if not options.conversation or options.message is not None:
+            raise
+        return await _read_beside(settings, person, options.conversation, streams)
+    try:
+        session = _Session(settings, options, choice, person, streams, watch_log)
+        return await session.run()
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """One chat, from the prompt to the goodbye."""
+
+    settings: Settings
+    options: ChatOptions
+    choice: ModelChoice
+    person: Person
+    streams: Streams
+    watch_log: WatchLog
+
+    async def run(self) -> int:
+        terminal = self._terminal()
+        loop = asyncio.get_running_loop()
+        engine: asyncio.Future[Engine] = loop.create_future()
+        commands: asyncio.Future[CommandRegistry] = loop.create_future()
+        opening: asyncio.Future[Opening] = loop.create_future()
+        leaving = asyncio.Event()
+        building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="house")
+        listening = asyncio.create_task(terminal.listener.run(engine, commands, opening), name="terminal")
+        loop.add_signal_handler(signal.SIGTERM, listening.cancel)
+        loop.add_signal_handler(signal.SIGHUP, listening.cancel)
+        loop.add_signal_handler(signal.SIGINT, terminal.listener.interrupt)
+        try:
+            return await listening
+        except asyncio.CancelledError:
+            return TERMINATED
+        finally:
+            leaving.set()
+            await building
+            for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                loop.remove_signal_handler(each)
+
+    async def _build(
+        self,
+        terminal: Terminal,
+        engine: asyncio.Future[Engine],
+        commands: asyncio.Future[CommandRegistry],
+        opening: asyncio.Future[Opening],
+        leaving: asyncio.Event,
+    ) -> None:
+        """Build the house, hand out its parts, and keep it until the person leaves."""
+        operator = self.person.author.principal if self.person.operator else ""
+        try:
+            async with opened_house(
+                self.settings, self.choice, [terminal.surface], operator=operator, watch_log=self.watch_log
+            ) as house:
+                opening.set_result(await self._opening(house))
+                commands.set_result(house.commands)
+                engine.set_result(house.engine)
+                await leaving.wait()
+        except CountersignError as error:
+            for each in (opening, commands, engine):
+                _fail(each, error)
+        finally:
+            for each in (opening, commands, engine):
+                each.cancel()
+
+    def _terminal(self) -> Terminal:
+        options = self.options
+        if options.message is not None:
+            return one_question(options.message, self.person, self.streams, approve=options.approve, json=options.json)
+        if not self._interactive:
+            return piped(self.person, self.streams, approve=options.approve, json=options.json)
+        history = sqlite_path(self.settings.database_url).with_name("history")
+        return on_screen(self.person, self.streams, model=self.choice.label, approve=options.approve, history=history)
+
+    @property
+    def _interactive(self) -> bool:
+        return self.streams.interactive and self.options.message is None and not self.options.json
+
+    async def _opening(self, house: House) -> Opening:
+        """The conversation named, or the one a person left at this terminal; scripts begin a new one each time."""
+        conversation = self.options.conversation
+        if not conversation and self._interactive and not self.options.fresh:
+            latest = await house.turn_log.latest(self.person.reach)
+            conversation = latest.thread if latest else ""
+        if not conversation:
+            return Opening(fresh_conversation())
+        return await _continued(house.turn_log, self.person, conversation)
+
+
+async def _continued(turn_log: TurnLog, person: Person, conversation: str) -> Opening:
+    recent = await turn_log.recent(person.key(conversation), REMEMBERED_TURNS)
+    return Opening(conversation, recent, turns=recent[-1].turn.seq if recent else 0)
+
+
+async def _read_beside(settings: Settings, person: Person, conversation: str, streams: Streams) -> int:
+    """Show a conversation while another process holds the database."""
+    from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - only here is it needed before the house is built
+
+    async with opened_database(settings) as database:
+        opening = await _continued(SqlTurnLog(database), person, conversation)
+    if not opening.count:
+        raise NotFound(f"There is no conversation {conversation!r} of yours.", "leave out --conversation to start one")
+    write_conversation(opening, streams)
+    return 0
+
+
+def _fail(future: asyncio.Future[Any], error: CountersignError) -> None:
+    with suppress(asyncio.InvalidStateError):
+        future.set_exception(error)
+        # Whoever awaits it hears of it; nobody has to.
+        future.exception()

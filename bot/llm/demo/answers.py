@@ -1,0 +1,181 @@
+"""What the demo says, in full sentences: greetings, help, questions, and the results of tools.
+
+It never pretends to be a language model, and its first answer in a conversation says how to get a real one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.tools import Tool
+from bot.llm.demo.planner import Ambiguous, Calls, Incomplete, plan
+from bot.llm.demo.results import bounded, describe, one_line
+from bot.llm.demo.schemas import Kind, Parameter, parameters
+from bot.llm.demo.words import VERBS, listed, plain_name, terms, words
+
+KEYS = (
+    "set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` in the environment or in `.env`, "
+    "or name a model with `BOT_MODEL=openai:NAME`"
+)
+NOTE = f"*This was the demo model: no AI, it only matches words to tools. For a real model {KEYS}.*"
+
+_MOST_SERVERS = 12
+_MOST_TOOLS = 8
+_MOST_EXAMPLES = 3
+_GREETINGS = listed("hi hello hey hallo hola bonjour greetings howdy moin ciao こんにちは こんばんは 안녕하세요 你好")
+_THANKS = listed("thanks thank thx cheers merci danke gracias arigato ありがとう 謝謝 谢谢")
+_FAREWELLS = listed("bye goodbye farewell")
+_IDENTITY = re.compile(
+    r"\b(?:who|what) are you\b|\bare you (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude|robot|person)\b"
+    r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|あなたは(?:誰|だれ)",
+    re.IGNORECASE,
+)
+_ABILITY = re.compile(
+    r"^\W*help\b|\bwhat can you\b|\bhow (?:do|does|can) (?:i|you|this)\b.*\b(?:use|work)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A call of this turn and what came back; None if nothing did."""
+
+    call: ToolCall
+    result: ToolResult | None
+
+
+def small_talk(text: str) -> str:
+    """The opening of an answer to a greeting, to thanks, or to a question about the bot itself; empty for all else."""
+    said = [word.text.lower() for word in words(text)]
+    if _IDENTITY.search(text):
+        return "I am the demo model of this assistant. I am not an AI: I match the words of your message to tools."
+    if len(said) <= 4 and any(word in _THANKS for word in said):
+        return "You are welcome."
+    if len(said) <= 3 and any(word in _FAREWELLS for word in said):
+        return "Goodbye!"
+    if said and len(said) <= 4 and said[0] in _GREETINGS:
+        return "Hello! I am the demo model of this assistant: no AI, I match the words of your message to tools."
+    if _ABILITY.search(text):
+        return "I am the demo model of this assistant: no AI, I match the words of your message to tools."
+    return ""
+
+
+def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
+    """An opening, what the offered tools can do with a line for each server, and how to get a real model."""
+    real = f"For a real model, {KEYS}."
+    if not tools:
+        return f"{opening}\n\nNo tools are offered to me right now, so there is nothing I can do for you.\n\n{real}"
+    servers: dict[str, list[str]] = {}
+    for tool in tools:
+        servers.setdefault(one_line(tool.server, 40) or "tools", []).append(_title(tool))
+    lines = [
+        f"- **{server}**: {' · '.join(titles[:_MOST_TOOLS])}{_and_more(len(titles) - _MOST_TOOLS)}"
+        for server, titles in list(servers.items())[:_MOST_SERVERS]
+    ]
+    if len(servers) > _MOST_SERVERS:
+        lines.append(f"- … and {len(servers) - _MOST_SERVERS} more servers")
+    parts = [opening, "What I can reach:\n\n" + "\n".join(lines)]
+    if examples := _examples(tools, today):
+        parts.append("For example: " + " · ".join(f"`{example}`" for example in examples))
+    return "\n\n".join([*parts, real])
+
+
+def not_understood(tools: Sequence[Tool], today: date) -> str:
+    """Nothing fits: say so, and what would."""
+    opening = (
+        "I am only the demo model, and no tool's words fit your message." if tools else "I am only the demo model."
+    )
+    return help_text(opening, tools, today)
+
+
+def question(plan: Incomplete) -> str:
+    """Ask for what is missing, in the words of the schema."""
+    lead = f"To use {_named(plan.tool)} I still need"
+    if len(plan.missing) == 1:
+        return f"{lead} {_parameter(plan.missing[0])}. What should it be?"
+    lines = "\n".join(f"- {_parameter(each)}" for each in plan.missing[:_MOST_TOOLS])
+    first = plan.missing[0].name
+    return f"{lead}:\n\n{lines}\n\nName each of them in your answer, such as `{first}: …`."
+
+
+def which(plan: Ambiguous) -> str:
+    """Ask which of several tools is meant."""
+    lines = "\n".join(f"- {_named(tool)}" for tool in plan.tools)
+    return f"Several tools fit your message equally well:\n\n{lines}\n\nPlease say it again with more of its words."
+
+
+def report(outcomes: Sequence[Outcome], tools: Iterable[Tool]) -> str:
+    """The answer from what the tools gave back, tool by tool, in the order of the calls."""
+    known = {tool.name: tool for tool in tools}
+    return "\n\n".join(_outcome(outcome, known.get(outcome.call.name)) for outcome in outcomes)
+
+
+def _outcome(outcome: Outcome, tool: Tool | None) -> str:
+    name = _named(tool) if tool else f"**{one_line(plain_name(outcome.call.name), 80).capitalize()}**"
+    result = outcome.result
+    if result is None:
+        return f"{name} has given no result."
+    if result.is_error:
+        reason = bounded(result.text.strip()) or "it did not say why."
+        return f"{name} brought no result: {reason}"
+    shown = describe(result)
+    if not shown:
+        return f"{name} is done; it returned nothing to show."
+    return f"{name}{_with(outcome.call)}:\n\n{shown}"
+
+
+def _with(call: ToolCall) -> str:
+    """The arguments, where they are few and short enough to be read in passing."""
+    values = [one_line(str(value), 60) for value in call.arguments.values() if isinstance(value, (str, int, float))]
+    return f" for {', '.join(values)}" if 0 < len(values) <= 2 and sum(map(len, values)) <= 40 else ""
+
+
+def _title(tool: Tool) -> str:
+    return one_line(tool.title, 60) or one_line(plain_name(tool.original_name or tool.name), 60).capitalize() or "…"
+
+
+def _named(tool: Tool) -> str:
+    server = one_line(tool.server, 40)
+    return f"**{_title(tool)}**" + (f" ({server})" if server else "")
+
+
+def _parameter(parameter: Parameter) -> str:
+    explained = f" ({one_line(parameter.explanation, 160).rstrip('.')})" if parameter.explanation else ""
+    choices = ", ".join(one_line(str(choice), 40) for choice in parameter.choices[:_MOST_TOOLS])
+    return f"**{one_line(parameter.name, 60)}**{explained}{f', one of {choices}' if choices else ''}"
+
+
+def _and_more(count: int) -> str:
+    return f" · and {count} more" if count > 0 else ""
+
+
+def _examples(tools: Sequence[Tool], today: date) -> list[str]:
+    """A few messages that are sure to work, at most one for each server: each has been tried."""
+    candidates = [(*sentence, tool) for tool in tools if (sentence := _example(tool))]
+    candidates.sort(key=lambda candidate: candidate[0])
+    found: dict[str, str] = {}
+    for _, example, tool in candidates[: 2 * _MOST_EXAMPLES]:
+        match plan(example, tools, today):
+            case Calls((call,)) if call.tool == tool and len(found) < _MOST_EXAMPLES:
+                found.setdefault(tool.server, example)
+    return list(found.values())
+
+
+def _example(tool: Tool) -> tuple[int, str] | None:
+    """A message that should work, and how well it shows what the demo can do (0 is best). None if arguments are needed
+    that nobody can make up.
+    """
+    said = _title(tool).lower()
+    adds = any("add" in VERBS.get(term, ()) for term in terms(said)[:1])
+    match [each.kind for each in parameters(tool.input_schema) if each.required]:
+        case [Kind.PLACE]:
+            return 0, f"{said} in Tokyo"
+        case [Kind.TEXT] if adds:
+            return 1, f"{said}: hello"
+        case []:
+            return 2, said
+        case _:
+            return None

@@ -1,0 +1,169 @@
+"""The demo as a language model: one planning step, then an answer from what the tools gave back.
+
+It holds no state: everything it does follows from the request and the day. A question of its own is remembered in the
+reply's `provider_metadata`, so that "3" can answer "which note?".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    TextDelta,
+    ToolChoice,
+    Usage,
+)
+from bot.domain.messages import Message, Role, TextPart, ToolCall, ToolResult
+from bot.llm.demo.answers import NOTE, Outcome, help_text, not_understood, question, report, small_talk, which
+from bot.llm.demo.arguments import fill_missing
+from bot.llm.demo.planner import Ambiguous, Call, Calls, Incomplete, NoMatch, Plan, plan
+
+_CALL_ID = re.compile(r"demo_(\d{1,9})")
+_PIECE = re.compile(r"\s*\S{1,16}|\s+")
+_MOST_ROUNDS = 3
+_LONGEST_QUESTION = 20_000
+
+
+def local_today() -> date:
+    """The day where this process runs."""
+    return datetime.now().astimezone().date()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the demo depends on besides the request: the day that "tomorrow" is counted from."""
+
+    today: Callable[[], date] = local_today
+
+
+def create(config: Config) -> DemoModel:
+    """The demo model; needs no key and no network."""
+    return DemoModel(config)
+
+
+class DemoModel:
+    """A small planner in a language model's place: picks tools by words, and says so."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Tools, no images; any length of transcript."""
+        return Capabilities(tools=True, images=False)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield the answer's text word by word and a Completion last. Never fails."""
+        message = self._reply(_Transcript(request))
+        for piece in _PIECE.findall(message.text):
+            yield TextDelta(piece)
+            await asyncio.sleep(0)
+        stop = StopReason.TOOLS if message.tool_calls else StopReason.ANSWERED
+        yield Completion(message, stop, _usage(request, message))
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _reply(self, seen: _Transcript) -> Message:
+        today = self._config.today()
+        tools = seen.request.tools
+        if seen.request.tool_choice is ToolChoice.NONE or seen.settled:
+            if seen.outcomes:
+                return _answer(report(seen.outcomes, tools), seen)
+            return _say(
+                help_text("No tools may be used for this answer, and without them I only know this:", tools, today)
+            )
+        if opening := small_talk(seen.question):
+            return _say(help_text(opening, tools, today))
+        return self._act(self._plan(seen, today), seen, today)
+
+    def _plan(self, seen: _Transcript, today: date) -> Plan:
+        if len(seen.question) > _LONGEST_QUESTION:
+            return NoMatch()
+        fresh = plan(seen.question, seen.request.tools, today)
+        resumed = None if isinstance(fresh, Calls) else seen.resumed(today)
+        return resumed or fresh
+
+    def _act(self, decided: Plan, seen: _Transcript, today: date) -> Message:
+        match decided:
+            case Calls(calls):
+                new = [call for call in calls if (call.tool.name, dict(call.arguments)) not in seen.made]
+                return seen.calling(new) if new else _answer(report(seen.outcomes, seen.request.tools), seen)
+            case Incomplete(tool, known, missing):
+                asked = {"tool": tool.name, "known": dict(known), "missing": [each.name for each in missing]}
+                return _answer(question(decided), seen, {"demo": asked})
+            case Ambiguous():
+                return _answer(which(decided), seen)
+            case NoMatch() if seen.outcomes:
+                return _answer(report(seen.outcomes, seen.request.tools), seen)
+            case NoMatch():
+                return _say(not_understood(seen.request.tools, today))
+
+
+class _Transcript:
+    """What the demo needs to know of a request."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.request = request
+        messages = request.messages
+        last = max((at for at, each in enumerate(messages) if each.role is Role.USER), default=-1)
+        self.question = messages[last].text.strip() if last >= 0 else ""
+        earlier = [each for each in messages[: max(last, 0)] if each.role is Role.ASSISTANT]
+        self.first = not earlier
+        self._asked = earlier[-1].provider_metadata.get("demo") if earlier else None
+        since = messages[last + 1 :]
+        rounds = [each.tool_calls for each in since if each.role is Role.ASSISTANT and each.tool_calls]
+        results = {part.call_id: part for each in since for part in each.parts if isinstance(part, ToolResult)}
+        self.outcomes = [Outcome(call, results.get(call.id)) for calls in rounds for call in calls]
+        self.made = [(call.name, dict(call.arguments)) for calls in rounds for call in calls]
+        mine = any(_CALL_ID.fullmatch(call.id) for calls in rounds for call in calls)
+        self.settled = mine or len(rounds) >= _MOST_ROUNDS
+        """Whether it is time to answer: the demo asks for tools once for each question."""
+
+    def calling(self, calls: Sequence[Call]) -> Message:
+        """The reply that asks for these calls, under ids that the transcript does not hold yet."""
+        used = [call.id for each in self.request.messages for call in each.tool_calls]
+        taken = [int(match.group(1)) for each in used if (match := _CALL_ID.fullmatch(each))]
+        start = max(taken, default=0) + 1
+        wanted = (ToolCall(f"demo_{n}", call.tool.name, call.arguments) for n, call in enumerate(calls, start))
+        return Message(Role.ASSISTANT, tuple(wanted))
+
+    def resumed(self, today: date) -> Plan | None:
+        """The plan the demo has just asked a question about, if this is the answer."""
+        asked = self._asked
+        if not isinstance(asked, Mapping):
+            return None
+        tool = next((each for each in self.request.tools if each.name == asked.get("tool")), None)
+        known = asked.get("known")
+        if tool is None or not isinstance(known, Mapping):
+            return None
+        filled = fill_missing(tool.input_schema, known, self.question, today)
+        if filled.missing:
+            return None
+        return Calls((Call(tool, filled.arguments),))
+
+
+def _say(text: str, metadata: Mapping[str, Any] | None = None) -> Message:
+    return Message(Role.ASSISTANT, (TextPart(text),), metadata or {})
+
+
+def _answer(text: str, seen: _Transcript, metadata: Mapping[str, Any] | None = None) -> Message:
+    return _say(f"{text}\n\n{NOTE}" if seen.first else text, metadata)
+
+
+def _usage(request: ModelRequest, message: Message) -> Usage:
+    """Words in place of tokens: there is no tokenizer here."""
+    results = (
+        part.text for each in request.messages for part in each.parts if isinstance(part, (TextPart, ToolResult))
+    )
+    return Usage(input_tokens=sum(len(text.split()) for text in results), output_tokens=len(message.text.split()))

@@ -1,0 +1,153 @@
+"""A tool's parameters as the demo understands them: read from a JSON schema that somebody else wrote.
+
+The schema is untrusted: it may be anything that JSON can say. What cannot be understood becomes a parameter without a
+type, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from bot.llm.demo.bounds import choices, fits
+from bot.llm.demo.words import listed, name_terms, plain_name, stem, terms
+
+_DEPTH = 8
+
+
+class Kind(Enum):
+    """What sort of words a parameter takes."""
+
+    CHOICE = auto()
+    FLAG = auto()
+    NUMBER = auto()
+    LIST = auto()
+    DATE = auto()
+    EMAIL = auto()
+    URL = auto()
+    IDENTIFIER = auto()
+    PLACE = auto()
+    ORIGIN = auto()
+    TARGET = auto()
+    TEXT = auto()
+    OTHER = auto()
+
+
+_PLACES = frozenset(map(stem, listed("place city town location country region station area address room")))
+_NAMED_KINDS = (
+    (Kind.IDENTIFIER, frozenset(map(stem, listed("id key number no code ref reference identifier slug uuid index")))),
+    (Kind.DATE, frozenset(map(stem, listed("date day when due deadline")))),
+    (Kind.EMAIL, frozenset({"email"})),
+    (Kind.URL, frozenset({"url", "uri", "link"})),
+    (Kind.ORIGIN, frozenset(map(stem, listed("from source origin src departure")))),
+    (Kind.TARGET, frozenset(map(stem, listed("to target destination dest into arrival recipient assignee channel")))),
+    (Kind.PLACE, _PLACES),
+)
+_FORMATS = {"date": Kind.DATE, "date-time": Kind.DATE, "email": Kind.EMAIL, "uri": Kind.URL, "url": Kind.URL}
+_TYPES = {"boolean": Kind.FLAG, "integer": Kind.NUMBER, "number": Kind.NUMBER, "array": Kind.LIST}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter. `schema` has its references resolved; `type` is empty where the schema names none."""
+
+    name: str
+    schema: Mapping[str, Any]
+    required: bool
+    kind: Kind
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The name as lower-case words."""
+        return tuple(plain_name(self.name).split())
+
+    @property
+    def explanation(self) -> str:
+        """What a person has to know to fill it in: its description, its title or nothing; one short line."""
+        for key in ("description", "title"):
+            value = self.schema.get(key)
+            if isinstance(value, str) and value.strip():
+                line = " ".join(value.split())
+                return line if len(line) <= 160 else line[:159] + "…"
+        return ""
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values, if the schema lists them."""
+        return choices(self.schema)
+
+    @property
+    def items(self) -> Mapping[str, Any]:
+        """The schema of a list's items."""
+        return resolve(self.schema.get("items"), self.schema.get("items"))
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value has the type and keeps the bounds of the schema."""
+        return fits(self.schema, value)
+
+
+def parameters(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """The parameters of a tool: the required ones first, in the order the schema names them."""
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    listed = required if isinstance(required, Sequence) and not isinstance(required, str) else ()
+    names = [name for name in listed if isinstance(name, str)]
+    optional = [name for name in properties if isinstance(name, str) and name not in names]
+    found = []
+    for name in dict.fromkeys([*names, *optional]):
+        resolved = resolve(properties.get(name), schema)
+        found.append(Parameter(name, resolved, name in names, _kind(name, resolved)))
+    return tuple(found)
+
+
+def resolve(schema: Any, root: Any, depth: int = 0) -> Mapping[str, Any]:
+    """The schema with local references followed, and the first alternative that is not null chosen."""
+    if not isinstance(schema, Mapping) or depth > _DEPTH:
+        return {}
+    outer = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "oneOf", "allOf")}
+    inner: Mapping[str, Any] = {}
+    if isinstance(reference := schema.get("$ref"), str):
+        inner = resolve(_lookup(root, reference), root, depth + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        variants = schema.get(key)
+        if isinstance(variants, Sequence) and not isinstance(variants, str):
+            usable = [each for each in variants if isinstance(each, Mapping) and each.get("type") != "null"]
+            inner = {**inner, **(resolve(usable[0], root, depth + 1) if usable else {})}
+    merged = {**inner, **outer}
+    if isinstance(merged.get("type"), Sequence) and not isinstance(merged.get("type"), str):
+        merged["type"] = next((each for each in merged["type"] if isinstance(each, str) and each != "null"), "null")
+    return merged
+
+
+def _lookup(root: Any, reference: str) -> Any:
+    if not reference.startswith("#/"):
+        return None
+    for part in reference[2:].split("/"):
+        root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+    return root
+
+
+def _kind(name: str, schema: Mapping[str, Any]) -> Kind:
+    if choices(schema):
+        return Kind.CHOICE
+    declared = schema.get("type")
+    if isinstance(declared, str) and declared in _TYPES:
+        return _TYPES[declared]
+    if declared not in (None, "string"):
+        return Kind.OTHER
+    if isinstance(form := schema.get("format"), str) and form in _FORMATS:
+        return _FORMATS[form]
+    return _kind_by_words(name, schema)
+
+
+def _kind_by_words(name: str, schema: Mapping[str, Any]) -> Kind:
+    called = set(name_terms(name))
+    for kind, telling in _NAMED_KINDS:
+        if called & telling:
+            return kind
+    description = schema.get("description")
+    opening = terms(description[:80])[:6] if isinstance(description, str) else []
+    return Kind.PLACE if _PLACES & set(opening) and "email" not in opening else Kind.TEXT

@@ -1,0 +1,203 @@
+"""The agency's forecast file, and the days of one place taken out of it.
+
+A file holds two publications of an office: the next two or three days (weather by part of the district, chance of
+rain by six hours, temperatures by station), and the week from the day after. Its reading follows what the agency's
+own pages show for it; the agency documents neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+from mcp_servers.weather.areas import Place
+from mcp_servers.weather.conditions import in_english
+from mcp_servers.weather.jma_json import JST, Unreadable, line, mapping, sequence
+
+_FILES_OF_NEIGHBOURS = {"014030": "014100", "460040": "460100"}
+"""Offices whose forecast is published in another office's file: Tokachi in Kushiro's, Amami in Kagoshima's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayForecast:
+    """One day. `weather` is English (empty for an unknown code), `weather_ja` the agency's words. Chance of rain in
+    percent, the highest of the day's six-hour spans; temperatures in degrees Celsius. None where nothing is forecast.
+    """
+
+    day: date
+    code: str = ""
+    weather: str = ""
+    weather_ja: str = ""
+    rain_chance: int | None = None
+    temperature_min: int | None = None
+    temperature_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceForecast:
+    """What is forecast for one part of an office's district. `station` is where the temperatures are measured."""
+
+    area: str
+    office: str
+    issued_at: datetime
+    station: str
+    days: tuple[DayForecast, ...]
+
+
+def file_code(office: str) -> str:
+    """The code under which an office's forecast is published."""
+    return _FILES_OF_NEIGHBOURS.get(office, office)
+
+
+def read_forecast(value: object, place: Place) -> PlaceForecast:
+    """Take the forecast of a place out of a file. Raises Unreadable."""
+    publications = [_Publication(each) for each in sequence(value)[:2]]
+    if not publications:
+        raise Unreadable("the weather service sent a forecast file without a forecast")
+    soon = publications[0]
+    wanted = place.local_code or (place.code if file_code(place.code) != place.code else "")
+    index, area = soon.area("weatherCodes", wanted)
+    station_index, station = soon.station(_station_hints(place), index)
+    days: dict[date, DayForecast] = {}
+    if len(publications) > 1:
+        _add_week(days, publications[1], _code(area), index, _code(station))
+    _add_soon(days, soon, index, station_index)
+    if not days:
+        raise Unreadable("the weather service sent a forecast file without a single day in it")
+    return PlaceForecast(
+        _name(area), soon.office, soon.issued_at, _name(station), tuple(days[each] for each in sorted(days))
+    )
+
+
+class _Publication:
+    """One publication: series told apart by what they hold, since their order is nowhere promised."""
+
+    def __init__(self, value: object) -> None:
+        data = mapping(value)
+        moment = _moment(data.get("reportDatetime"))
+        if moment is None:
+            raise Unreadable("the weather service sent a forecast file without a date of issue")
+        self.issued_at = moment
+        self.office = line(data.get("publishingOffice"))
+        self._series = [mapping(each) for each in sequence(data.get("timeSeries"))[:5]]
+
+    def series(self, key: str) -> tuple[Sequence[datetime | None], Sequence[Mapping[str, Any]]]:
+        """The times and the areas of the series that holds `key`."""
+        for each in self._series:
+            areas = [mapping(area) for area in sequence(each.get("areas"))[:100]]
+            if areas and key in areas[0]:
+                return [_moment(time) for time in sequence(each.get("timeDefines"))[:50]], areas
+        return (), ()
+
+    def area(self, key: str, code: str) -> tuple[int, Mapping[str, Any]]:
+        """The area with this code and its number, or the first, which is the district's main part."""
+        _, areas = self.series(key)
+        if not areas:
+            raise Unreadable("the weather service sent a forecast file without weather in it")
+        found = next((n for n, area in enumerate(areas) if code and _code(area) == code), 0)
+        return found, areas[found]
+
+    def station(self, hints: Sequence[str], area_index: int) -> tuple[int | None, Mapping[str, Any]]:
+        """The station of a place: the one that shares its name; of the main part, or with one station to each part,
+        the one in the same position. Otherwise none, since a wrong temperature is worse than none.
+        """
+        _, stations = self.series("temps")
+        for number, station in enumerate(stations):
+            if _name(station) and any(hint.startswith(_name(station)) for hint in hints):
+                return number, station
+        _, areas = self.series("weatherCodes")
+        if stations and (area_index == 0 or len(stations) == len(areas)):
+            return area_index, stations[area_index]
+        return None, {}
+
+    def values(self, key: str, index: int | None) -> Iterator[tuple[datetime, str]]:
+        """The values of an area, with their times; nothing for one that is not there."""
+        times, areas = self.series(key)
+        if index is None or index >= len(areas):
+            return
+        for time, value in zip(times, sequence(areas[index].get(key)), strict=False):
+            if time is not None and isinstance(value, str) and value:
+                yield time, value
+
+    def position(self, key: str, code: str) -> int | None:
+        """The number of the area with this code."""
+        _, areas = self.series(key)
+        return next((n for n, area in enumerate(areas) if code and _code(area) == code), None)
+
+    def size(self, key: str) -> int:
+        """How many areas a series has."""
+        return len(self.series(key)[1])
+
+
+def _add_soon(days: dict[date, DayForecast], soon: _Publication, index: int, station: int | None) -> None:
+    for time, code in soon.values("weatherCodes", index):
+        _set(days, time, code=line(code, 3), weather=in_english(code))
+    for time, text in soon.values("weathers", index):
+        _set(days, time, weather_ja=line(text, 120))
+    chances: dict[date, int] = {}
+    for time, value in soon.values("pops", index):
+        chance = _number(value)
+        if chance is not None:
+            chances[time.date()] = max(chance, chances.get(time.date(), 0))
+    for day, chance in chances.items():
+        days[day] = replace(days.get(day, DayForecast(day)), rain_chance=chance)
+    for time, value in soon.values("temps", station):
+        if time.hour != 0:
+            _set(days, time, temperature_max=_number(value))
+        elif time.date() != soon.issued_at.date():
+            # On the day of issue the night is over: the file repeats the maximum there, and the agency shows a dash.
+            _set(days, time, temperature_min=_number(value))
+
+
+def _add_week(days: dict[date, DayForecast], week: _Publication, code: str, index: int, station: str) -> None:
+    # Weeks are forecast for larger parts. Only the same part, the main one or the only one surely holds the place.
+    part = week.position("weatherCodes", code)
+    if part is None and (index == 0 or week.size("weatherCodes") == 1):
+        part = 0
+    for time, weather in week.values("weatherCodes", part):
+        _set(days, time, code=line(weather, 3), weather=in_english(weather))
+    for time, value in week.values("pops", part):
+        _set(days, time, rain_chance=_number(value))
+    measured = week.position("tempsMin", station)
+    if measured is None and week.size("tempsMin") == week.size("weatherCodes"):
+        measured = part
+    for time, value in week.values("tempsMin", measured):
+        _set(days, time, temperature_min=_number(value))
+    for time, value in week.values("tempsMax", measured):
+        _set(days, time, temperature_max=_number(value))
+
+
+def _set(days: dict[date, DayForecast], time: datetime, **fields: Any) -> None:
+    day = time.date()
+    days[day] = replace(days.get(day, DayForecast(day)), **fields)
+
+
+def _station_hints(place: Place) -> tuple[str, ...]:
+    """Names that begin like the station's: the city asked for, and the office's where it shares a file."""
+    own_file = file_code(place.code) == place.code
+    return tuple(name for name in (place.spoken, "" if own_file else place.station) if name)
+
+
+def _code(area: Mapping[str, Any]) -> str:
+    return line(mapping(area.get("area")).get("code"), 10)
+
+
+def _name(area: Mapping[str, Any]) -> str:
+    return line(mapping(area.get("area")).get("name"))
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment.astimezone(JST) if moment is not None and moment.tzinfo is not None else None
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text) if len(text) <= 4 else None
+    except ValueError:
+        return None

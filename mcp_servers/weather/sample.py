@@ -1,0 +1,99 @@
+"""The bundled sample, in the shape of the agency's files and under the same paths.
+
+Table of areas: facts. Forecasts and overviews: invented, moved so that they begin today, and borrowed from the
+nearest area of the sample where an area has none of its own. Whoever hands this on must say that it is a sample.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+
+from mcp_servers.weather.areas import AreaTable
+from mcp_servers.weather.jma_json import JST, Unreadable, mapping, sequence
+
+AREA_PATH = "/bosai/common/const/area.json"
+FORECAST_PATH = "/bosai/forecast/data/forecast/{code}.json"
+OVERVIEW_PATH = "/bosai/forecast/data/overview_forecast/{code}.json"
+
+_FOLDER = Path(__file__).parent / "data"
+_FIRST_DAY = date(2026, 1, 5)
+_DATE = re.compile(r"\b2026-01-\d\d(?=T)")
+_TEMPLATES = {"01": "016000", "02": "130000", "20": "230000", "25": "270000", "40": "400000"}
+"""The two digits a range of office codes begins with, north to south, and the sample that stands for the range."""
+
+
+def today_in_japan() -> date:
+    """The date there, wherever this runs."""
+    return datetime.now(JST).date()
+
+
+class Sample:
+    """The files as the service would give them today. `today` is the date in Japan."""
+
+    def __init__(self, today: Callable[[], date] = today_in_japan) -> None:
+        self._today = today
+
+    def read(self, path: str) -> object:
+        """The JSON value at one of the three paths. Raises Unreadable for a path the service does not have."""
+        if path == AREA_PATH:
+            return _bundled("area.json")
+        match = re.fullmatch(r"/bosai/forecast/data/(forecast|overview)(?:_forecast)?/(\d{6})\.json", path)
+        if match is None:
+            raise Unreadable(f"the sample has nothing at {path}")
+        kind, code = match[1], match[2]
+        template = code if (_FOLDER / f"{kind}_{code}.json").exists() else _nearest(code)
+        value: object = json.loads(self._moved(_text(f"{kind}_{template}.json")))
+        return value if template == code else _renamed(value, code)
+
+    def _moved(self, text: str) -> str:
+        shift = self._today() - _FIRST_DAY
+        return _DATE.sub(lambda found: (date.fromisoformat(found[0]) + shift).isoformat(), text)
+
+
+@cache
+def bundled_areas() -> AreaTable:
+    """The bundled table of areas."""
+    return AreaTable.read(_bundled("area.json"))
+
+
+def _nearest(code: str) -> str:
+    return next(template for start, template in reversed(_TEMPLATES.items()) if code[:2] >= start or start == "01")
+
+
+def _renamed(value: object, code: str) -> object:
+    """A forecast or an overview under the name of another office, reduced to one part and one station."""
+    office = mapping(mapping(mapping(_bundled("area.json")).get("offices")).get(code))
+    name, publisher = office.get("name", code), office.get("officeName", "")
+    if isinstance(value, dict):
+        first, _, rest = str(value["text"]).partition("\n")
+        # The forecaster's sentences name places of the borrowed district; the first one, which says "sample", stays.
+        kept = [each for each in rest.split("\n") if each.startswith("　") and mapping(value)["targetArea"] not in each]
+        text = "\n\n".join((first, *(each for each in kept if "地方は" not in each)))
+        return {**value, "publishingOffice": publisher, "targetArea": name, "text": text}
+    return [
+        {
+            **publication,
+            "publishingOffice": publisher,
+            "timeSeries": [
+                {**series, "areas": [{**series["areas"][0], "area": {"name": name, "code": code}}]}
+                for series in publication["timeSeries"]
+            ],
+        }
+        for publication in map(mapping, sequence(value))
+    ]
+
+
+@cache
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+@cache
+def _bundled(name: str) -> object:
+    value: object = json.loads(_text(name))
+    return value

@@ -1,0 +1,132 @@
+"""The weather server: three read-only tools over standard input and output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Annotated, TypeVar
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import BaseModel, Field
+
+from mcp_servers.weather import questions
+from mcp_servers.weather.answers import Areas, Forecast, Overview
+from mcp_servers.weather.sample import Sample
+from mcp_servers.weather.service import Service
+from mcp_servers.weather.settings import InvalidSetting, Settings, read_settings
+from mcp_servers.weather.source import Source
+from mcp_servers.weather.wording import areas_text, forecast_text, overview_text
+
+VERSION = "1.0.0"
+
+INSTRUCTIONS = (
+    "Weather forecasts for Japan by the Japan Meteorological Agency. Give the place as the user said it; names are "
+    "resolved here. An answer that says SAMPLE DATA is invented: tell the user so."
+)
+
+FIND_AREA = (
+    "Find the code of a forecast area in Japan by a part of its name. `forecast` and `overview` also take names, so "
+    "this is only needed to choose among several areas."
+)
+FORECAST = "Weather forecast for a place in Japan, day by day: weather, chance of rain, lowest and highest temperature."
+OVERVIEW = (
+    "The Japan Meteorological Agency's overview of the weather in an area: a few paragraphs in Japanese on causes, "
+    "development and warnings."
+)
+
+Answer = TypeVar("Answer")
+PlaceName = Annotated[
+    str,
+    Field(
+        description=(
+            "A place in Japan: city, prefecture or district, in English or Japanese (Tokyo, Sapporo, 大阪), "
+            "or an area code from find_area (130000)"
+        ),
+        max_length=200,
+    ),
+]
+
+
+def create_server(settings: Settings) -> MCPServer[None]:
+    """The server with its tools, ready to run."""
+    source = Source(Service(settings.base_url), Sample(), settings.sample)
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await source.close()
+
+    server = MCPServer(
+        "weather",
+        title="Weather in Japan",
+        instructions=INSTRUCTIONS,
+        version=VERSION,
+        log_level="WARNING",
+        lifespan=lifespan,
+    )
+
+    @server.tool(title="Find an area", description=FIND_AREA, annotations=_reading("Find an area"))
+    async def find_area(
+        name: Annotated[
+            str,
+            Field(
+                description="A part of the name of a prefecture, district or city in English or Japanese, or a code",
+                max_length=200,
+            ),
+        ],
+    ) -> Annotated[CallToolResult, Areas]:
+        answer = await _answered(questions.find_area(source, name))
+        return _result(areas_text(answer), answer)
+
+    @server.tool(title="Weather forecast", description=FORECAST, annotations=_reading("Weather forecast"))
+    async def forecast(
+        area: PlaceName,
+        days: Annotated[int, Field(description="How many days, today included", ge=1, le=8)] = 3,
+    ) -> Annotated[CallToolResult, Forecast]:
+        answer = await _answered(questions.forecast(source, area, days))
+        return _result(forecast_text(answer), answer)
+
+    @server.tool(title="Weather overview", description=OVERVIEW, annotations=_reading("Weather overview"))
+    async def overview(area: PlaceName) -> Annotated[CallToolResult, Overview]:
+        answer = await _answered(questions.overview(source, area))
+        return _result(overview_text(answer), answer)
+
+    return server
+
+
+def main() -> None:
+    """Run until standard input ends. A bad setting is told on standard error, with exit code 2."""
+    try:
+        settings = read_settings(os.environ)
+    except InvalidSetting as problem:
+        sys.stderr.write(f"weather: {problem}\n")
+        sys.exit(2)
+    try:
+        create_server(settings).run()
+    except* BrokenPipeError:
+        pass  # Whoever asked is gone, and nobody is left to tell.
+
+
+def _reading(title: str) -> ToolAnnotations:
+    return ToolAnnotations(
+        title=title, read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+    )
+
+
+async def _answered(question: Awaitable[Answer]) -> Answer:
+    try:
+        return await question
+    except questions.Unanswered as problem:
+        raise ToolError(str(problem)) from problem
+
+
+def _result(text: str, answer: BaseModel) -> CallToolResult:
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=answer.model_dump(mode="json")
+    )

@@ -1,0 +1,71 @@
+"""The bundled servers as a host starts them: real processes, or the same server in this process where only what it
+says matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, TextContent
+
+REPOSITORY = Path(__file__).parents[2]
+PATIENCE = 20.0
+HELLO = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",'
+    b' "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}\n'
+)
+
+
+def process(server: str, env: Mapping[str, str]) -> Client:
+    """A client that starts `python -m mcp_servers.<server>`; open it inside the test."""
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", f"mcp_servers.{server}"], env=dict(env), cwd=REPOSITORY
+    )
+    return Client(command, read_timeout_seconds=PATIENCE)
+
+
+async def started(
+    server: str, env: Mapping[str, str], stdout: int = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
+    """The bare process, for tests about how it lives and dies."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        f"mcp_servers.{server}",
+        cwd=REPOSITORY,
+        env={"PATH": os.environ["PATH"], **env},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=stdout,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def shake_hands(child: asyncio.subprocess.Process) -> dict[str, Any]:
+    """Initialize by hand and return the answer: afterwards the server is surely running."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(HELLO)
+    await child.stdin.drain()
+    answer: dict[str, Any] = json.loads(await asyncio.wait_for(child.stdout.readline(), PATIENCE))
+    return answer
+
+
+def text_of(result: CallToolResult) -> str:
+    """The one text of a result."""
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def structured(result: CallToolResult) -> dict[str, Any]:
+    """The structured output of a call that went well."""
+    assert not result.is_error, text_of(result)
+    assert result.structured_content is not None
+    return dict(result.structured_content)
