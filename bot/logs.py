@@ -50,5 +50,5 @@ def _install(handler: logging.Handler, level: str) -> None:
     root.addHandler(handler)
     root.setLevel(level.upper())
     # Client libraries tell every request at `info`; ours are the interesting lines.
-    for chatty in ("httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio"):
+    for chatty in ("alembic", "httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

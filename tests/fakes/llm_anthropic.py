@@ -124,8 +124,7 @@ def _problems(body: Mapping[str, Any]) -> Iterator[str]:
             yield "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'"
         if tool["input_schema"].get("type") != "object":
             yield "tools.0.custom.input_schema.type: Field required"
-    system = body.get("system", [])
-    yield from _blank_texts([] if isinstance(system, str) else system)
+    yield from _blank_texts(body.get("system", []))
     yield from _transcript_problems(body.get("messages", ()))
 
 
@@ -189,6 +188,7 @@ def _tool_use_problems(block: Mapping[str, Any], seen: set[str]) -> Iterator[str
         yield "tool_use.input: Input should be a valid dictionary"
 
 
-def _blank_texts(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _blank_texts(content: str | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    blocks = [] if isinstance(content, str) else content
     if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
         yield "text content blocks must contain non-whitespace text"

@@ -152,7 +152,7 @@ class Request:
 
     @property
     def question(self) -> str:
-        """The text of the last message a person wrote."""
+        """The text of the last message a person wrote. Notes of the operator in it are left out."""
         texts = [_texts(message) for message in self.messages if message["role"] == "user"]
         return next((text for text in reversed(texts) if text), "")
 
@@ -179,7 +179,8 @@ def _texts(holder: Mapping[str, Any]) -> str:
     content = holder.get("content") or ""
     if isinstance(content, str):
         return content
-    return "\n".join(block["text"] for block in content if block["type"] == "text")
+    texts = (block["text"] for block in content if block["type"] == "text")
+    return "\n".join(text for text in texts if not text.startswith("<operator_note>"))
 
 
 def pieces(text: str, count: int) -> list[str]:

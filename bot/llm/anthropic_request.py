@@ -1,0 +1,149 @@
+"""A model request in the words of Anthropic's Messages.
+
+Called by `anthropic`. Knows no vendor library: plain JSON out. The service is strict about form: roles alternate
+beginning with the user, results come first in the message after their calls, and no text is blank.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile, takewhile
+from typing import Any
+
+from bot.domain.completions import ModelRequest, ToolChoice
+from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
+from bot.llm.foreign_text import sendable
+from bot.llm.identifiers import CallIds, accepted_name
+from bot.llm.tool_arguments import object_schema, written_arguments
+
+METADATA = "anthropic"
+"""The key of `provider_metadata`: `{"thinking": [{"before": part number, "block": the block as it came}]}`."""
+
+_FENCE = "operator_note"
+_FORGED = re.compile(_FENCE, re.IGNORECASE)
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+Block = dict[str, Any]
+
+
+def request_body(request: ModelRequest, model: str, *, own_address: bool) -> dict[str, Any]:
+    """The whole body, for the vendor's own address or for a compatible server."""
+    body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens}
+    system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
+    if system:
+        body["system"] = system
+    body["messages"] = _transcript(dropwhile(_is_system, request.messages))
+    if request.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": object_schema(tool)}
+            for tool in request.tools
+        ]
+        if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
+            body["tool_choice"] = {"type": "none"}
+    if own_address:  # the service keeps the transcript for the next request; compatible servers may not know this
+        body["cache_control"] = {"type": "ephemeral"}
+    return sendable(body)
+
+
+def _is_system(message: Message) -> bool:
+    return message.role is Role.SYSTEM
+
+
+def _transcript(messages: Iterator[Message]) -> list[dict[str, Any]]:
+    ids = CallIds()
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        blocks = _blocks(message, ids)
+        if not blocks:
+            continue
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += blocks
+        else:
+            merged.append({"role": role, "content": blocks})
+    for each in merged:
+        each["content"].sort(key=lambda block: each["role"] == "user" and block["type"] != "tool_result")
+    if merged and merged[0]["role"] == "assistant":
+        merged.insert(0, {"role": "user", "content": [_text_block("(Earlier messages are left out.)")]})
+    return merged
+
+
+def _blocks(message: Message, ids: CallIds) -> list[Block]:
+    match message.role:
+        case Role.SYSTEM:
+            text = message.text.strip()
+            return [_text_block(f"<{_FENCE}>\n{text}\n</{_FENCE}>")] if text else []
+        case Role.USER:
+            return _readable(message.parts) or [_text_block("(empty message)")]
+        case Role.ASSISTANT:
+            return _assistant(message, ids)
+        case Role.TOOL:
+            return [_result(part, ids) for part in message.parts if isinstance(part, ToolResult)]
+
+
+def _assistant(message: Message, ids: CallIds) -> list[Block]:
+    thinking = _thinking(message)
+    blocks: list[Block] = []
+    for n, part in enumerate(message.parts):
+        blocks += [block for before, block in thinking if before == n]
+        match part:
+            case ToolCall():
+                name = accepted_name(part.name)
+                call = {"type": "tool_use", "id": ids.of_call(part.id), "name": name, "input": written_arguments(part)}
+                blocks.append(call)
+            case TextPart() if part.text.strip():
+                blocks.append(_text_block(part.text))
+    while blocks and blocks[-1]["type"].endswith("thinking"):  # refused at the end of a message
+        blocks.pop()
+    return blocks
+
+
+def _thinking(message: Message) -> list[tuple[int, Block]]:
+    kept: Any = message.provider_metadata.get(METADATA)
+    entries: Any = kept.get("thinking") if isinstance(kept, Mapping) else None
+    placed: list[tuple[int, Block]] = []
+    for entry in entries or ():
+        match entry:
+            case {"before": int(before), "block": {"type": "thinking" | "redacted_thinking"} as block}:
+                placed.append((before, dict(block)))
+    return placed
+
+
+def _result(result: ToolResult, ids: CallIds) -> Block:
+    content = _readable(result.parts)
+    if not content and result.structured is not None:
+        content = [_foreign_block(json.dumps(result.structured, ensure_ascii=False, default=dict))]
+    # Content is optional, but not for an error.
+    content = content or [_text_block("(empty)")]
+    block = {"type": "tool_result", "tool_use_id": ids.of_result(result.call_id), "content": content}
+    return {**block, "is_error": True} if result.is_error else block
+
+
+def _readable(parts: Sequence[Part]) -> list[Block]:
+    """What people and tools wrote."""
+    blocks: list[Block] = []
+    for part in parts:
+        match part:
+            case TextPart() if part.text.strip():
+                blocks.append(_foreign_block(part.text))
+            case ImagePart() if part.mime_type in _IMAGES:
+                data = b64encode(part.data).decode()
+                source = {"type": "base64", "media_type": part.mime_type, "data": data}
+                blocks.append({"type": "image", "source": source})
+            case ImagePart():
+                blocks.append(_foreign_block(f"[Image: {part.mime_type}]"))
+            case FilePart():
+                blocks.append(_foreign_block(f"[File: {part.name} ({part.mime_type})]"))
+    return blocks
+
+
+def _foreign_block(text: str) -> Block:
+    # The operator's fence in somebody else's text would be a forgery.
+    return _text_block(_FORGED.sub("operator note", text))
+
+
+def _text_block(text: str) -> Block:
+    return {"type": "text", "text": text}

@@ -1,0 +1,143 @@
+"""OpenAI's Chat Completions, at the vendor's address and at every compatible server.
+
+Called by the composition root through `create`. The client's own retries are off: the engine retries and shows it.
+The raw stream is read, because the client's helper gives up on replies that compatible servers really send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import openai
+from openai.types.chat import ChatCompletionChunk
+
+from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelRequest
+from bot.llm.openai_chat_reply import ReplyDraft
+from bot.llm.openai_chat_request import request_body
+from bot.llm.service import LOOPBACK, Service
+from bot.ports import LanguageModel
+
+_HOME = "https://api.openai.com/v1"
+_STATUS_OF_CODE = {
+    "context_length_exceeded": 413,
+    "insufficient_quota": 402,  # comes as 429, but waiting does not help
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+}
+"""What a code means where the status of the answer says less."""
+_STATUS_OF_EVENT = {
+    **_STATUS_OF_CODE,
+    "authentication_error": 401,
+    "invalid_request_error": 400,
+    "rate_limit_exceeded": 429,
+}
+"""What the code or the type of an error event means: its own response says 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
+    the model's window.
+    """
+
+    model: str
+    api_key: str = field(repr=False)
+    base_url: str | None = None
+    context_tokens: int = 128_000
+
+
+def create(config: Config) -> LanguageModel:
+    """The model. Opens no connection. Raises SettingsError for a key that cannot be sent."""
+    return _ChatModel(config)
+
+
+class _ChatModel:
+    def __init__(self, config: Config) -> None:
+        service = Service.at(
+            _HOME, config.base_url, vendor="OpenAI", prefix="OPENAI", model=config.model, key=config.api_key
+        )
+        self._service = service
+        self._capabilities = Capabilities(images=service.own_address, context_tokens=config.context_tokens)
+        self._client = openai.AsyncOpenAI(
+            api_key=service.key,
+            base_url=service.address,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpx2Client(mounts=dict.fromkeys(LOOPBACK)),
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as the address tells: compatible servers rarely see images."""
+        return self._capabilities
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """See the port. The connection is closed when the iterator is, also when it is cancelled."""
+        limits = request.limits
+        deadline = asyncio.get_running_loop().time() + limits.total_seconds
+        draft = ReplyDraft()
+        with _translated(self._service, limits):
+            async with asyncio.timeout_at(deadline):
+                stream = await self._open(request)
+            async with stream:
+                while (chunk := await _next(stream, deadline)) is not None:
+                    for event in draft.take(chunk):
+                        yield event
+        completion = draft.completion()
+        if completion is None:
+            raise self._service.cut_off()
+        yield completion
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._client.close()
+
+    async def _open(self, request: ModelRequest) -> openai.AsyncStream[ChatCompletionChunk]:
+        body = request_body(request, self._service.model, own_address=self._service.own_address)
+        timeout = self._service.timeout(request.limits)
+        stream: openai.AsyncStream[ChatCompletionChunk]
+        stream = await self._client.chat.completions.create(**body, stream=True, timeout=timeout)
+        return stream
+
+
+async def _next(stream: openai.AsyncStream[ChatCompletionChunk], deadline: float) -> ChatCompletionChunk | None:
+    # Around each wait and never around a `yield`: a timeout cancels whatever its task is doing at the time.
+    async with asyncio.timeout_at(deadline):
+        return await anext(stream, None)
+
+
+@contextmanager
+def _translated(service: Service, limits: Limits) -> Iterator[None]:
+    try:
+        yield
+    except openai.APIStatusError as error:
+        status = _STATUS_OF_CODE.get(error.code or "", error.status_code)
+        raise service.refused(status, _message(error), error.response.headers) from error
+    except openai.APIConnectionError as error:
+        raise service.interrupted(error.__cause__, limits) from error
+    except openai.APIError as error:  # an error event within the stream
+        raise service.refused(_status_of_event(error), _message(error), {}) from error
+    except httpx2.HTTPError as error:
+        raise service.interrupted(error, limits) from error
+    except TimeoutError as error:
+        raise service.overlong(limits) from error
+    except (ValueError, RecursionError) as error:
+        raise service.garbled() from error
+
+
+def _status_of_event(error: openai.APIError) -> int:
+    code = error.code or ""
+    if code.isdecimal() and 400 <= int(code) <= 599:  # vLLM puts the status there
+        return int(code)
+    return _STATUS_OF_EVENT.get(code) or _STATUS_OF_EVENT.get(str(error.type)) or 500
+
+
+def _message(error: openai.APIError) -> str:
+    body: Any = error.body
+    if isinstance(body, dict):
+        return str(body.get("message") or body.get("detail") or "")
+    return str(body or "")

@@ -1,0 +1,102 @@
+"""A model request in the words of OpenAI's Chat Completions.
+
+Called by `openai_chat`. Knows no vendor library: plain JSON out.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+from bot.domain.completions import ModelRequest, ToolChoice
+from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
+from bot.domain.tools import Tool
+from bot.llm.foreign_text import sendable
+from bot.llm.identifiers import CallIds, accepted_name
+from bot.llm.tool_arguments import object_schema, written_arguments
+
+
+def request_body(request: ModelRequest, model: str, *, own_address: bool) -> dict[str, Any]:
+    """The whole body, for the vendor's own address or for a compatible server."""
+    ids = CallIds()
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [written for message in request.messages for written in _messages(message, ids)],
+        "stream_options": {"include_usage": True},
+        # The vendor's models refuse the old name, compatible servers may not know the new one.
+        "max_completion_tokens" if own_address else "max_tokens": request.limits.max_tokens,
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
+            body["tool_choice"] = "none"
+    return sendable(body)
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": object_schema(tool)}
+    return {"type": "function", "function": function}
+
+
+def _messages(message: Message, ids: CallIds) -> Iterator[dict[str, Any]]:
+    match message.role:
+        case Role.SYSTEM:
+            yield {"role": "system", "content": _text(message.parts)}
+        case Role.USER:
+            yield {"role": "user", "content": _user_content(message)}
+        case Role.ASSISTANT:
+            yield _assistant(message, ids)
+        case Role.TOOL:
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": _result(part)}
+
+
+def _user_content(message: Message) -> str | list[dict[str, Any]]:
+    if not any(isinstance(part, ImagePart) for part in message.parts):
+        return _text(message.parts)
+    return [_user_part(part) for part in message.parts]
+
+
+def _user_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, ImagePart):
+        url = f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "text", "text": _text((part,))}
+
+
+def _assistant(message: Message, ids: CallIds) -> dict[str, Any]:
+    written: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if message.tool_calls:
+        written["content"] = message.text or None
+        written["tool_calls"] = [_call(call, ids) for call in message.tool_calls]
+    return written
+
+
+def _call(call: ToolCall, ids: CallIds) -> dict[str, Any]:
+    arguments = json.dumps(written_arguments(call), ensure_ascii=False, default=dict)
+    function = {"name": accepted_name(call.name), "arguments": arguments}
+    return {"id": ids.of_call(call.id), "type": "function", "function": function}
+
+
+def _result(result: ToolResult) -> str:
+    text = _text(result.parts)
+    if not text and result.structured is not None:
+        text = json.dumps(result.structured, ensure_ascii=False, default=dict)
+    return ("Error: " if result.is_error else "") + (text or "(empty)")
+
+
+def _text(parts: tuple[Part, ...]) -> str:
+    """The parts as text: Chat Completions takes images from users only, and files not at all."""
+    lines = []
+    for part in parts:
+        match part:
+            case TextPart():
+                lines.append(part.text)
+            case ImagePart():
+                lines.append(f"[Image: {part.mime_type}]")
+            case FilePart():
+                lines.append(f"[File: {part.name} ({part.mime_type})]")
+    return "\n".join(lines)

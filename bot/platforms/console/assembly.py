@@ -1,0 +1,69 @@
+"""The interactive chat, put together.
+
+Called by `console.py`, and loaded only for a screen: from here on prompt_toolkit is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from prompt_toolkit.input import create_input
+from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.completion import SlashCompleter
+from bot.platforms.console.console import Streams
+from bot.platforms.console.history import LineHistory
+from bot.platforms.console.interactive import InteractiveChat
+from bot.platforms.console.look import Look
+from bot.platforms.console.page import Page
+from bot.platforms.console.person import Person
+from bot.platforms.console.screen import QUIET_SECONDS, Screen
+from bot.platforms.console.typesetting import Typesetting
+from bot.platforms.console.watch import Watch
+
+
+def interactive(
+    *,
+    person: Person,
+    streams: Streams,
+    watch: Watch,
+    model: str,
+    approve: ApproveMode,
+    history: Path | None,
+    quiet_seconds: float | None,
+) -> tuple[InteractiveChat, Page]:
+    """The chat and the page it draws on."""
+    look = Look.of(streams.stdout, streams.environ)
+    completer = SlashCompleter()
+    quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
+    screen = Screen(
+        look=look,
+        history=LineHistory(history),
+        completer=completer,
+        terminal=(create_input(streams.stdin), _output(streams.stdout)),
+        quiet_seconds=quiet,
+    )
+    typesetting = Typesetting(look)
+    page = Page(screen, look, typesetting)
+    chat = InteractiveChat(
+        person=person,
+        watch=watch,
+        page=page,
+        look=look,
+        typesetting=typesetting,
+        completer=completer,
+        approve=approve,
+        model=model,
+    )
+    return chat, page
+
+
+def _output(stdout: TextIO) -> Output:
+    """The terminal, never asked where its cursor is: the answer would be mixed up with what is typed."""
+    output = create_output(stdout)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output

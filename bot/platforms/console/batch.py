@@ -1,0 +1,182 @@
+"""The chat without a screen: one question, or one question a line.
+
+Called by the application through `console.py`. Nobody is there to press a key, so approvals follow the rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TextIO
+
+from bot.domain.commands import Invocation
+from bot.errors import CountersignError
+from bot.platforms.console.clerk import Clerk
+from bot.platforms.console.input_lines import input_lines
+from bot.platforms.console.opening import Opening, exit_code
+from bot.platforms.console.person import Person, fresh_conversation
+from bot.platforms.console.plain_replies import reply_text
+from bot.platforms.console.slash import COMMANDS, Help, Invoke, NewConversation, Quit, Say, Unknown, parse
+from bot.platforms.console.streams import write
+from bot.platforms.console.watch import Watch
+from bot.ports import Commands, FrontDoor
+from bot.rendering.plain import one_line
+
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where answers go, and where everything else goes."""
+
+    answers: TextIO
+    remarks: TextIO
+
+
+class Batch:
+    """Asks questions one after the other and waits for each answer to be drawn."""
+
+    def __init__(self, person: Person, watch: Watch, clerk: Clerk, output: Output) -> None:
+        self._person = person
+        self._watch = watch
+        self._clerk = clerk
+        self._output = output
+        self._engine: Awaitable[FrontDoor]
+        self._commands: Awaitable[Commands]
+        self._conversation = ""
+        self._turn = ""
+        self._interrupted = asyncio.Event()
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop the running turn and end with 130."""
+        self._interrupted.set()
+
+    async def _open(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> None:
+        self._engine = asyncio.ensure_future(engine)
+        self._commands = asyncio.ensure_future(commands)
+        self._conversation = (await asyncio.shield(opening)).conversation
+
+    async def _until_interrupted(self, work: Awaitable[int]) -> int:
+        """The work's exit code; 130 if a person interrupts it, 1 with one line if it cannot be done."""
+        task = asyncio.ensure_future(work)
+        clerk = asyncio.ensure_future(self._decide_alone())
+        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait((task, clerk, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            if clerk.done():
+                clerk.result()
+            if not task.done():
+                await self._stop()
+            return task.result() if task.done() and not self._interrupted.is_set() else 130
+        except CountersignError as error:
+            write(self._output.remarks, f"{one_line(str(error), 1000)}\n")
+            return 1
+        finally:
+            for each in (task, clerk, interrupted):
+                each.cancel()
+            await asyncio.gather(task, clerk, interrupted, return_exceptions=True)
+
+    async def _decide_alone(self) -> None:
+        while True:
+            step = await self._watch.asked.get()
+            await self._clerk.alone(step, await asyncio.shield(self._engine))
+
+    async def _stop(self) -> None:
+        """Ask the engine to stop the running turn and wait, within a limit, until that is drawn."""
+        if not self._turn:
+            return
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                if await (await asyncio.shield(self._engine)).stop(self._turn, self._person.author):
+                    await self._watch.end(self._turn)
+        except TimeoutError:
+            write(self._output.remarks, "The turn is still being stopped.\n")
+
+    async def _line(self, text: str) -> int | None:
+        """Do what a line says; the exit code it leads to, None to leave."""
+        code: int | None = 0
+        match parse(text):
+            case Say(message):
+                code = await self._ask(message)
+            case Invoke(command, words):
+                code = await self._invoke(command, words)
+            case Help():
+                self._print("\n".join(f"{name:<8}{what}" for name, what in COMMANDS.items()))
+            case NewConversation():
+                self._conversation = fresh_conversation()
+            case Quit():
+                code = None
+            case Unknown() as unknown:
+                write(self._output.remarks, f"{unknown.complaint}\n")
+                code = 1
+        return code
+
+    async def _ask(self, text: str) -> int:
+        engine = await asyncio.shield(self._engine)
+        receipt = await self._watch.hand_in(engine, self._person.says(text, self._conversation))
+        self._turn = receipt.turn_id
+        view = await self._watch.end(receipt.turn_id)
+        self._turn = ""
+        return exit_code(view.turn.status)
+
+    async def _invoke(self, command: str, words: tuple[str, ...]) -> int:
+        commands = await asyncio.shield(self._commands)
+        request = Invocation(command, words, self._person.member, self._person.key(self._conversation))
+        last = None
+        async for reply in commands.handle(request):
+            last = reply
+        if last is not None:
+            self._print(reply_text(last))
+        return 1 if getattr(last, "failed", False) else 0
+
+    def _print(self, text: str) -> None:
+        write(self._output.answers, text + "\n")
+
+
+class OneQuestion(Batch):
+    """`-m TEXT`: asks once and ends."""
+
+    def __init__(self, text: str, person: Person, watch: Watch, clerk: Clerk, output: Output) -> None:
+        super().__init__(person, watch, clerk, output)
+        self._text = text
+
+    async def run(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> int:
+        """Ask, wait until the answer is drawn, and return the exit code: 0 answered, 1 failed, 130 stopped."""
+        return await self._until_interrupted(self._once(engine, commands, opening))
+
+    async def _once(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> int:
+        await self._open(engine, commands, opening)
+        return await self._line(self._text) or 0
+
+
+class PipedChat(Batch):
+    """Every line of a stream is a message; the next one is sent when the last is answered."""
+
+    def __init__(self, stdin: TextIO, person: Person, watch: Watch, clerk: Clerk, output: Output) -> None:
+        super().__init__(person, watch, clerk, output)
+        self._stdin = stdin
+
+    async def run(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> int:
+        """Answer line after line until the stream ends; the exit code is the worst of all."""
+        return await self._until_interrupted(self._all(engine, commands, opening))
+
+    async def _all(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> int:
+        await self._open(engine, commands, opening)
+        worst = 0
+        async for line in input_lines(self._stdin):
+            code = await self._line(line)
+            if code is None:
+                break
+            worst = max(worst, code)
+        return worst

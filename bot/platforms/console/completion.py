@@ -1,0 +1,35 @@
+"""What Tab offers: our own commands, and whatever the commands of the engine's side offer.
+
+Called by the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from bot.platforms.console.slash import COMMANDS
+from bot.rendering.plain import one_line
+
+
+class SlashCompleter(Completer):
+    """Completes the last word of a line that begins with a slash."""
+
+    def __init__(self) -> None:
+        self.more: Callable[[str], Sequence[str]] = lambda _text: ()
+        """Words that could follow a text, from memory; set once the commands are there."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """The words that fit."""
+        del complete_event  # Tab is the only way to ask
+        text = document.text_before_cursor
+        if not text.startswith("/") or "\n" in text:
+            return
+        word = text.rsplit(" ", maxsplit=1)[-1]
+        offers = [(name, about) for name, about in COMMANDS.items() if " " not in text]
+        offers += [(offer, "") for offer in self.more(text) if " " in text]
+        for offer, about in offers:
+            if offer.startswith(word):
+                yield Completion(offer, start_position=-len(word), display=one_line(offer, 40), display_meta=about)

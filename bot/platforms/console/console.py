@@ -1,0 +1,119 @@
+"""The forms of the terminal, ready to run: on a screen, one question, or a pipe.
+
+Called by the application, which runs the listener and gives the surface to whoever draws turns. prompt_toolkit is
+loaded only for the screen, rich only when the screen has something to draw.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from bot.platforms.console.batch import OneQuestion, Output, PipedChat
+from bot.platforms.console.clerk import ApproveMode, Clerk
+from bot.platforms.console.look import Look
+from bot.platforms.console.opening import Opening
+from bot.platforms.console.person import Person
+from bot.platforms.console.streams import JsonLines, PlainStream
+from bot.platforms.console.surface import ConsoleSurface, Drawing
+from bot.platforms.console.watch import Watch
+from bot.ports import Commands, FrontDoor
+
+
+class ConsoleListener(Protocol):
+    """A listener that ends by itself, with the exit code of the process."""
+
+    async def run(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> int:
+        """Listen; the three may arrive later, or fail with a CountersignError, which becomes one line and a 1."""
+
+    def interrupt(self) -> None:
+        """SIGINT: stop what runs, and leave with 130 where that is all there was to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where a process reads and writes, and the environment that says how."""
+
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+    environ: Mapping[str, str]
+
+    @property
+    def interactive(self) -> bool:
+        """Whether there is a person at a terminal that can move its cursor."""
+        return self.stdin.isatty() and self.stdout.isatty() and self.environ.get("TERM", "") not in ("dumb", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A listener and the surface that belongs to it."""
+
+    listener: ConsoleListener
+    surface: ConsoleSurface
+
+
+def on_screen(
+    person: Person,
+    streams: Streams,
+    *,
+    model: str,
+    approve: ApproveMode = ApproveMode.ASK,
+    history: Path | None = None,
+    quiet_seconds: float | None = None,
+) -> Terminal:
+    """The interactive chat. `model` is the label in the banner, `history` the file of typed lines, `quiet_seconds`
+    how long the keyboard must have been still before a card takes a key.
+    """
+    from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
+
+    watch = Watch()
+    listener, page = interactive(
+        person=person,
+        streams=streams,
+        watch=watch,
+        model=model,
+        approve=approve,
+        history=history,
+        quiet_seconds=quiet_seconds,
+    )
+    return Terminal(listener, ConsoleSurface(person, watch, page))
+
+
+def one_question(
+    text: str, person: Person, streams: Streams, *, approve: ApproveMode = ApproveMode.ASK, json: bool = False
+) -> Terminal:
+    """`-m TEXT`: the answer on standard output, everything else on standard error; `json` for events instead."""
+    watch, drawing, clerk = _batch(person, streams, approve, json=json)
+    listener = OneQuestion(text, person, watch, clerk, _output(streams))
+    return Terminal(listener, ConsoleSurface(person, watch, drawing))
+
+
+def piped(person: Person, streams: Streams, *, approve: ApproveMode = ApproveMode.ASK, json: bool = False) -> Terminal:
+    """Every line of standard input is a message."""
+    watch, drawing, clerk = _batch(person, streams, approve, json=json)
+    listener = PipedChat(streams.stdin, person, watch, clerk, _output(streams))
+    return Terminal(listener, ConsoleSurface(person, watch, drawing))
+
+
+def _batch(person: Person, streams: Streams, approve: ApproveMode, *, json: bool) -> tuple[Watch, Drawing, Clerk]:
+    look = Look.of(streams.stderr, streams.environ)
+    kind = JsonLines if json else PlainStream
+    drawing: Drawing = kind(streams.stdout, streams.stderr, look)
+    return Watch(), drawing, Clerk(approve, person, drawing.notice)
+
+
+def _output(streams: Streams) -> Output:
+    return Output(streams.stdout, streams.stderr)
+
+
+def process_streams() -> Streams:
+    """Those of this process."""
+    import sys  # noqa: PLC0415 - nothing else here touches the process
+
+    return Streams(sys.stdin, sys.stdout, sys.stderr, os.environ)

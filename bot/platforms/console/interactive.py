@@ -1,0 +1,341 @@
+"""The chat at a terminal: what is typed, which key is pressed, and what that leads to.
+
+Called by the application through `console.py`. The prompt stands before the engine is there; what is typed meanwhile
+waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any
+
+from bot.domain.approvals import Decision, Settlement, Verdict
+from bot.domain.commands import Form, Invocation
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.errors import CountersignError
+from bot.platforms.console.card_keys import CardKeys
+from bot.platforms.console.clerk import ApproveMode, Clerk
+from bot.platforms.console.completion import SlashCompleter
+from bot.platforms.console.lines import outside
+from bot.platforms.console.look import PROMPT, Look
+from bot.platforms.console.opening import Opening
+from bot.platforms.console.page import Page
+from bot.platforms.console.person import Person, fresh_conversation
+from bot.platforms.console.questions import Question
+from bot.platforms.console.slash import COMMANDS, Help, Invoke, NewConversation, Quit, Say, Unknown, parse
+from bot.platforms.console.transcript import Kind, Piece
+from bot.platforms.console.typesetting import Typesetting
+from bot.platforms.console.watch import Watch
+from bot.ports import Commands, FrontDoor
+from bot.rendering.changes import answer
+from bot.rendering.plain import one_line
+
+FRAME_SECONDS = 0.1
+REMINDED_TURNS = 3
+LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
+
+
+class InteractiveChat:
+    """Reads lines, asks the engine, lets the page draw. Hears the screen's keys."""
+
+    def __init__(
+        self,
+        *,
+        person: Person,
+        watch: Watch,
+        page: Page,
+        look: Look,
+        typesetting: Typesetting,
+        completer: SlashCompleter,
+        approve: ApproveMode,
+        model: str,
+    ) -> None:
+        self._person = person
+        self._watch = watch
+        self._page = page
+        self._screen = page.screen
+        self._look = look
+        self._typesetting = typesetting
+        self._completer = completer
+        self._approve = approve
+        self._model = model
+        self._clerk = Clerk(approve, person, page.notice)
+        self._cards = CardKeys(page, look, self._decide, self._spawn)
+        self._conversation = ""
+        self._turn = ""
+        self._work: asyncio.Task[None] | None = None
+        self._busy = False
+        self._stopping = False
+        self._leaving = False
+        self._queued: list[str] = []
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: CountersignError | None = None
+        self._screen.listener = self
+        page.on_view = self._seen
+
+    async def run(
+        self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
+    ) -> int:
+        """Chat until the person leaves: 0 by Ctrl-D or /quit, 130 by Ctrl-C, 1 with one line if nothing can be had."""
+        self._engine, self._commands = asyncio.ensure_future(engine), asyncio.ensure_future(commands)
+        self._banner()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._spawn(self._talk(opening))
+                self._spawn(self._decide_by_rule())
+                self._spawn(self._turn_spinner())
+                self._spawn(self._offer_completions())
+                self._spawn(self._typesetting.warm_up())
+                code = await self._screen.run()
+                for task in self._tasks:
+                    task.cancel()
+        finally:
+            if self._failure is not None:
+                self._page.put(Piece(Kind.REMARK, self._look.bad(self._look.own(one_line(str(self._failure), 1000)))))
+        return 1 if self._failure is not None else code
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop what runs; when that was said already, or nothing runs, leave."""
+        if self._busy and not self._stopping:
+            self._stop()
+        elif self._busy:
+            self._screen.leave(130)
+        elif self._screen.text:
+            self._screen.clear()
+            self._leaving = False
+        elif self._leaving:
+            self._screen.leave(130)
+        else:
+            self._leaving = True
+            self._screen.hint(LEAVE_HINT)
+
+    def leave(self) -> None:
+        """Ctrl-D."""
+        self._screen.leave(0)
+
+    def line(self, text: str) -> None:
+        """A line was sent: echo it and go, or queue it behind what runs."""
+        self._leaving = False
+        self._screen.hint("")
+        if not text.strip():
+            return
+        if self._busy:
+            self._queued.append(text)
+            self._page.queued = tuple(self._queued)
+            self._screen.refresh()
+        else:
+            self._take(text)
+
+    def answer(self, key: str) -> None:
+        """A key on a card."""
+        self._cards.answer(key)
+
+    def reason(self, text: str) -> None:
+        """The reason of a denial."""
+        self._cards.reason(text)
+
+    # What happens beside the keys
+
+    async def _talk(self, opening: Awaitable[Opening]) -> None:
+        try:
+            start = await asyncio.shield(asyncio.ensure_future(opening))
+            engine = None if not start.open else await asyncio.shield(self._engine)
+        except CountersignError as error:
+            self._give_up(error)
+            return
+        self._conversation = start.conversation
+        self._remind(start)
+        if engine is not None:
+            await self._pick_up(start.open)
+        while True:
+            text = await self._lines.get()
+            self._work = self._spawn(self._do(text))
+            await asyncio.wait((self._work,))
+            self._next()
+
+    async def _pick_up(self, views: Sequence[TurnView]) -> None:
+        """Go on with turns that an earlier process left running or waiting here."""
+        self._busy = True
+        for view in views:
+            self._watch.adopt(view.turn.id)
+            self._page.put(Piece(Kind.QUESTION, self._echo(view.turn.question.text)))
+            self._page.ours(view)
+            self._watch.drew(view)
+            await self._follow(view.turn.id)
+        self._next()
+
+    async def _do(self, text: str) -> None:
+        try:
+            match parse(text):
+                case None:
+                    return
+                case Say(message):
+                    await self._ask(message)
+                case Invoke(command, words):
+                    await self._invoke(command, words)
+                case Help():
+                    self._help()
+                case NewConversation():
+                    self._conversation = fresh_conversation()
+                    self._page.remark("A fresh conversation.")
+                case Quit():
+                    self._screen.leave(0)
+                case Unknown() as unknown:
+                    self._page.remark(self._look.own(outside(unknown.complaint)))
+        except CountersignError as error:
+            self._complain(error)
+
+    async def _ask(self, message: str) -> None:
+        if not self._engine.done():
+            self._page.busy = "Starting…"
+        try:
+            engine = await asyncio.shield(self._engine)
+        except CountersignError as error:
+            self._give_up(error)
+            return
+        if not self._stopping:
+            self._page.busy = "Thinking…"
+        receipt = await self._watch.hand_in(engine, self._person.says(message, self._conversation))
+        await self._follow(receipt.turn_id)
+
+    async def _follow(self, turn_id: str) -> None:
+        """Wait for the end of a turn, or for the person to have had enough of waiting."""
+        self._turn = turn_id
+        try:
+            if self._stopping:
+                await self._stop_turn(turn_id)
+            else:
+                self._page.busy = ""
+            await self._watch.end(turn_id)
+        finally:
+            self._turn = ""
+            self._page.forget(turn_id)
+
+    async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
+        self._page.busy = "Working…"
+        commands = await asyncio.shield(self._commands)
+        request = Invocation(command, words, self._person.member, self._person.key(self._conversation))
+        last = None
+        async for reply in commands.handle(request):
+            last = reply
+            if not isinstance(reply, Form):
+                self._page.busy = one_line(reply.text, 60) or "Working…"
+        if isinstance(last, Form):
+            self._page.notice(f"{last.title}: this needs a form, which the terminal does not have.")
+        elif last is not None:
+            self._page.put(Piece(Kind.TEXT, self._typesetting.reply(last, self._screen.columns)))
+
+    def _next(self) -> None:
+        """What ran has ended: on with what was queued, or back to the person."""
+        self._busy = self._stopping = False
+        self._work = None
+        self._page.busy = ""
+        if self._queued:
+            text = self._queued.pop(0)
+            self._page.queued = tuple(self._queued)
+            self._take(text)
+        self._screen.refresh()
+
+    def _take(self, text: str) -> None:
+        self._busy = True
+        self._page.put(Piece(Kind.QUESTION, self._echo(text)))
+        self._lines.put_nowait(text)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._screen.prefill("\n".join(self._queued))
+        self._queued.clear()
+        self._page.queued = ()
+        self._page.busy = "Stopping…"
+        self._cards.withdraw()
+        if self._turn:
+            self._spawn(self._stop_turn(self._turn))
+        elif self._work is not None and self._conversation and self._engine.done():
+            self._work.cancel()
+            self._page.remark("Stopped.")
+
+    async def _stop_turn(self, turn_id: str) -> None:
+        try:
+            engine = await asyncio.shield(self._engine)
+            await engine.stop(turn_id, self._person.author)
+        except CountersignError as error:
+            self._complain(error)
+
+    # Approvals
+
+    def _seen(self, view: TurnView) -> None:
+        """A view was drawn: ask what it asks, unless the rule given with --approve answers."""
+        calls = [step for step in view.steps if isinstance(step, ToolStep) and step.approval is not None]
+        if self._watch.knows(view.turn.id):
+            calls = [
+                step for step in calls if step.status is not StepStatus.AWAITING or self._approve.verdict(step) is None
+            ]
+        self._cards.update(view, calls, asking=not self._stopping)
+
+    async def _decide_by_rule(self) -> None:
+        while True:
+            step = await self._watch.asked.get()
+            try:
+                await self._clerk.by_rule(step, await asyncio.shield(self._engine))
+            except CountersignError as error:
+                self._complain(error)
+
+    async def _decide(self, question: Question, verdict: Verdict, reason: str) -> Settlement:
+        engine = await asyncio.shield(self._engine)
+        approval_id, revision = question.key
+        decision = Decision(approval_id, revision, verdict, self._person.author, reason)
+        return await engine.decide(decision, self._person.member)
+
+    # Small things
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _turn_spinner(self) -> None:
+        while True:
+            await asyncio.sleep(FRAME_SECONDS)
+            if self._busy:
+                self._page.tick()
+
+    async def _offer_completions(self) -> None:
+        with contextlib.suppress(CountersignError):
+            self._completer.more = (await asyncio.shield(self._commands)).complete
+
+    def _banner(self) -> None:
+        parts = (self._look.accent("countersign"), self._look.dim(outside(self._model)), self._look.dim("/help"))
+        self._page.put(Piece(Kind.REMARK, self._look.dim(self._look.own(" · ")).join(parts)))
+
+    def _remind(self, start: Opening) -> None:
+        if not start.count:
+            return
+        turns = "1 earlier turn" if start.count == 1 else f"{start.count} earlier turns"
+        self._page.remark(f"Continuing {outside(one_line(start.conversation, 60))} ({turns}). /new starts a fresh one.")
+        for view in start.ended[-REMINDED_TURNS:]:
+            room = self._screen.columns - 6
+            asked, said = one_line(view.turn.question.text, room), one_line(answer(view), room)
+            self._page.remark(self._look.own(outside(f"{PROMPT} {asked}" + (f"\n  {said}" if said else ""))))
+
+    def _help(self) -> None:
+        rows = [*COMMANDS.items(), ("Enter", "sends; \\ and Enter, or Ctrl-J, begins a new line")]
+        rows += [("Ctrl-C", "stops what runs; twice leaves"), ("Ctrl-R", "searches what was typed before")]
+        lines = (f"  {self._look.accent(f'{name:<8}')}{self._look.dim(self._look.own(about))}" for name, about in rows)
+        self._page.put(Piece(Kind.REMARK, "\n".join(lines)))
+
+    def _echo(self, text: str) -> str:
+        first, *more = outside(text.strip()).split("\n")
+        return "\n".join([self._look.prompt + self._look.bold(first), *(f"  {self._look.bold(line)}" for line in more)])
+
+    def _complain(self, error: CountersignError) -> None:
+        self._page.put(Piece(Kind.REMARK, f"  {self._look.bad(self._look.own(outside(one_line(str(error), 1000))))}"))
+
+    def _give_up(self, error: CountersignError) -> None:
+        self._failure = error
+        self._screen.leave(1)

@@ -1,0 +1,185 @@
+"""Markdown and tables as coloured text, by way of rich.
+
+Called by the live screen, and loaded only when there is something to draw. What it is given is already plain; what
+it returns is safe to print: the only escape sequences in it are colours of its own.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import BlockQuote, CodeBlock, Heading, Markdown, TableElement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table as Grid
+from rich.text import Text
+from rich.theme import Theme
+
+from bot.domain.commands import Reply, Table
+from bot.platforms.console.lines import outside
+from bot.platforms.console.look import Look
+
+_THEME = Theme(
+    {
+        "markdown.code": "cyan",
+        "markdown.code_block": "none",
+        "markdown.h1": "bold",
+        "markdown.h2": "bold",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold",
+        "markdown.h5": "bold",
+        "markdown.h6": "bold",
+        "markdown.block_quote": "dim",
+        "markdown.item.bullet": "dim",
+        "markdown.item.number": "dim",
+        "markdown.table.border": "dim",
+        "markdown.table.header": "bold",
+    }
+)
+
+
+class Typesetter:
+    """Turns Markdown and command replies into lines for a terminal of a given width."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def markdown(self, text: str, width: int) -> str:
+        """A piece of Markdown, without blank lines around it."""
+        return self._drawn(_Prose(outside(text)), width)
+
+    def reply(self, reply: Reply, width: int) -> str:
+        """A command's answer: our text, then its table, then its details."""
+        parts = [self.markdown(reply.text, width)] if reply.text else []
+        if reply.table is not None:
+            parts.append(self._drawn(_grid(reply.table, unicode=self._look.unicode), width))
+        if reply.details:
+            parts.append(self._drawn(_details(reply.details), width))
+        return "\n\n".join(part for part in parts if part)
+
+    def _drawn(self, what: RenderableType, width: int) -> str:
+        paper = io.StringIO()
+        console = Console(
+            file=paper,
+            width=max(width, 8),
+            force_terminal=self._look.colour,
+            color_system="standard" if self._look.colour else None,
+            no_color=not self._look.colour,
+            theme=_THEME,
+            highlight=False,
+            legacy_windows=False,
+            _environ={},
+        )
+        console.print(what)
+        lines = [line.rstrip() for line in paper.getvalue().split("\n")]
+        return self._look.own("\n".join(lines).strip("\n"))
+
+
+class _Heading(Heading):
+    """Headings on the left, without a frame."""
+
+    LEVEL_ALIGN = dict.fromkeys(Heading.LEVEL_ALIGN, "left")
+
+
+class _Code(CodeBlock):
+    """Code indented and coloured, on the terminal's own background."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        lexer = self.lexer_name if console.color_system else "text"
+        yield Padding(Syntax(code, lexer, theme="ansi_dark", background_color="default", word_wrap=True), (0, 0, 0, 2))
+
+
+class _Quote(BlockQuote):
+    """A quote behind a thin line: the thick bar belongs to approval cards."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self.elements, options.update(width=options.max_width - 2), style=self.style):
+            yield Segment("│ " if options.encoding.startswith("utf") else "| ", self.style)
+            yield from line
+            yield Segment("\n")
+
+
+class _Table(TableElement):
+    """A table with a line under its headings and nothing around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = _empty_grid(unicode=options.encoding.startswith("utf"))
+        for column in self.header.row.cells if self.header is not None and self.header.row is not None else []:
+            grid.add_column(column.content, justify=column.justify, overflow="fold")
+        for row in self.body.rows if self.body is not None else []:
+            grid.add_row(*(cell.content for cell in row.cells))
+        yield grid
+
+
+class _Prose(Markdown):
+    """Markdown as people write it in a chat: line ends count, and nothing is swallowed (HTML, link targets)."""
+
+    elements = {  # noqa: RUF012 - rich's own class attribute
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "blockquote_open": _Quote,
+        "table_open": _Table,
+    }
+
+    def __init__(self, markup: str) -> None:
+        super().__init__("", hyperlinks=False)
+        parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
+        self.parsed = parser.parse(markup)
+        for token in self.parsed:
+            if token.children:
+                token.children = list(_spelled_out(token.children))
+
+
+def _spelled_out(tokens: list[Token]) -> Iterator[Token]:
+    """Inline tokens with links and images as text, and every line end kept."""
+    target, label = "", ""
+    for token in tokens:
+        match token.type:
+            case "softbreak":
+                yield Token("hardbreak", "br", 0)
+            case "link_open":
+                target, label = str(token.attrs.get("href", "")), ""
+            case "link_close":
+                if target and target not in (label, f"mailto:{label}"):
+                    yield _text(f" ({target})")
+            case "image":
+                yield _text(f"[image: {token.content}] ({token.attrs.get('src', '')})")
+            case _:
+                label += token.content
+                yield token
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)
+
+
+def _grid(table: Table, *, unicode: bool) -> Grid:
+    grid = _empty_grid(unicode=unicode)
+    for heading in table.headings:
+        grid.add_column(Text(outside(heading)), overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(Text(outside(cell)) for cell in row))
+    return grid
+
+
+def _empty_grid(*, unicode: bool) -> Grid:
+    lines = box.SIMPLE_HEAD if unicode else box.ASCII2
+    return Grid(box=lines, show_edge=False, pad_edge=False, border_style="dim", header_style="bold")
+
+
+def _details(details: tuple[tuple[str, str], ...]) -> Grid:
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in details:
+        grid.add_row(Text(outside(name)), Text(outside(value)))
+    return grid

@@ -1,0 +1,144 @@
+"""The live screen as a drawing: finished pieces above, what moves below them, never more than fits.
+
+Called by the surface with views and by the chat with everything else. Knows no keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from bot.domain.turns import TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.console.lines import outside
+from bot.platforms.console.look import Look
+from bot.platforms.console.screen import Screen
+from bot.platforms.console.transcript import Kind, Piece, Transcript
+from bot.platforms.console.typesetting import Typesetting
+from bot.rendering.plain import one_line
+from bot.rendering.tool_lines import Mark
+
+SLOW_SECONDS = 3
+
+
+class Page:
+    """What the person sees. `on_view` hears of every view that is theirs to answer, after it was drawn."""
+
+    def __init__(self, screen: Screen, look: Look, typesetting: Typesetting) -> None:
+        self.screen = screen
+        self.on_view: Callable[[TurnView], None] = lambda _view: None
+        self.busy = ""
+        """What is going on where no view says it: `Starting…`."""
+        self.queued: Sequence[str] = ()
+        self._look = look
+        self._typesetting = typesetting
+        self._transcripts: dict[str, Transcript] = {}
+        self._moving: dict[str, TurnView] = {}
+        self._last: Kind | None = None
+        self._tick = 0
+        self._since = monotonic()
+        screen.source = self.moving
+
+    def ours(self, view: TurnView) -> None:
+        """Draw a turn that was asked from here."""
+        transcript = self._transcripts.get(view.turn.id)
+        if transcript is None:
+            transcript = self._transcripts[view.turn.id] = Transcript(self._look, self._typesetting)
+            self._since = monotonic()
+        pieces = transcript.advance(view, self.screen.columns)
+        if view.turn.status.ended:
+            self._moving.pop(view.turn.id, None)
+            del self._transcripts[view.turn.id]
+        else:
+            self._moving[view.turn.id] = view
+        self.put(*pieces)
+        self.on_view(view)
+
+    def other(self, view: TurnView) -> None:
+        """Draw a turn of another conversation or an earlier process once it has ended, or when it asks something."""
+        if view.turn.id not in self._transcripts:
+            if not view.turn.status.ended and view.turn.status is not TurnStatus.WAITING:
+                return
+            conversation = one_line(view.turn.conversation.thread, 60)
+            asked = outside(one_line(view.turn.question.text, 80))
+            heading = f"  While you were away (conversation {conversation}): {asked}"
+            self.put(Piece(Kind.QUESTION, self._look.dim(self._look.own(heading))))
+        self.ours(view)
+
+    def notice(self, text: str) -> None:
+        """Say something outside a turn."""
+        self.remark(self._look.own(outside(text)))
+
+    def remark(self, text: str) -> None:
+        """A dim line of ours."""
+        self.put(Piece(Kind.REMARK, "\n".join(f"  {self._look.dim(line)}" for line in text.split("\n"))))
+
+    def put(self, *pieces: Piece) -> None:
+        """Print pieces for good, at once."""
+        lines: list[str] = []
+        for piece in pieces:
+            lines += [""] if piece.kind.leaves_room_after(self._last) else []
+            lines.append(piece.text)
+            self._last = piece.kind
+        if lines:
+            self.screen.print("\n".join(lines) + "\n")
+        else:
+            self.screen.refresh()
+
+    def forget(self, turn_id: str) -> None:
+        """Stop drawing a turn of which nothing more will be heard."""
+        self._moving.pop(turn_id, None)
+
+    def tick(self) -> None:
+        """Let what turns turn."""
+        self._tick += 1
+        self.screen.refresh()
+
+    def moving(self, width: int) -> list[str]:
+        """The lines that still change, and the blank line before the prompt."""
+        pieces = [piece for view in self._moving.values() for piece in self._pieces(view, width)]
+        if not self.screen.asking and (line := self._activity()):
+            pieces.append(Piece(Kind.REMARK, line))
+        lines: list[str] = []
+        last = self._last
+        for piece in pieces:
+            lines += [""] if piece.kind.leaves_room_after(last) else []
+            lines += piece.text.split("\n")
+            last = piece.kind
+        if not self.screen.asking:
+            lines += [
+                self._look.dim(self._look.own(f"  queued: {outside(one_line(text, width - 12))}"))
+                for text in self.queued
+            ]
+        if last is not None and (not self.screen.asking or last is not Kind.CARD):
+            lines.append("")
+        return lines
+
+    def _pieces(self, view: TurnView, width: int) -> list[Piece]:
+        pieces = self._transcripts[view.turn.id].moving(view, width)
+        if not self.screen.asking:
+            return pieces
+        waiting = self._look.mark(Mark.WAITING)  # the card says it better
+        return [piece for piece in pieces if not (piece.kind is Kind.TOOL and piece.text.startswith(f"  {waiting}"))]
+
+    def _activity(self) -> str:
+        """What is going on, while there is nothing better to look at."""
+        words = self.busy
+        for view in self._moving.values():
+            if view.streaming and not words:
+                return ""
+            if not words:
+                words = f"Waiting behind {view.ahead} earlier" if view.ahead else view.activity or _usual(view)
+        if not words:
+            return ""
+        seconds = int(monotonic() - self._since)
+        waited = f"{seconds} s · Ctrl-C stops" if seconds >= SLOW_SECONDS else ""
+        told = self._look.dim(
+            self._look.own("  ".join(part for part in (outside(one_line(words, 60)), waited) if part))
+        )
+        return f"  {self._look.spinner(self._tick)} {told}"
+
+
+def _usual(view: TurnView) -> str:
+    """What a turn is busy with if it does not say: its tools, or the next reply."""
+    return "Working…" if view.running else "Thinking…"

@@ -1,0 +1,30 @@
+"""Command replies as plain text, for pipes and files.
+
+Called by the listeners that have no screen.
+"""
+
+from __future__ import annotations
+
+from bot.domain.commands import Form, Reply, Table
+from bot.platforms.console.lines import cells, outside
+from bot.rendering.plain import one_line
+
+
+def reply_text(reply: Reply | Form) -> str:
+    """A reply on plain lines: its text, its table in columns, its details as `name: value`."""
+    if isinstance(reply, Form):
+        return f"{one_line(reply.title, 200)}: this needs a form, which the terminal does not have."
+    parts = [outside(reply.text).rstrip()]
+    if reply.table is not None:
+        parts.append(_columns(reply.table))
+    parts.append("\n".join(f"{one_line(name, 60)}: {outside(value)}" for name, value in reply.details))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _columns(table: Table) -> str:
+    rows = [[one_line(cell, 200) for cell in row] for row in (table.headings, *table.rows)]
+    widths = [max(cells(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,322 @@
+"""The terminal's screen: a prompt that is always there, moving lines above it, finished text above those.
+
+Called by the page and the chat. One prompt_toolkit application lives from the banner to the goodbye, so that keys are
+always read in one place, text typed while an answer is written is simply in the prompt, and resizing is the library's
+business. Knows no turns.
+
+Finished text is printed by erasing the application's lines, writing, and letting it draw itself again below: within
+one pass of the event loop, so nothing can come between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions, has_focus
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    BufferControl,
+    CompletionsMenu,
+    ConditionalContainer,
+    Dimension,
+    Float,
+    FloatContainer,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from bot.platforms.console.look import Look
+
+QUIET_SECONDS = 0.5
+ONE_KEY_SECONDS = 0.05
+INPUT_ROWS = 8
+MENU_ROWS = 6
+_STYLE = Style.from_dict(
+    {
+        "completion-menu": "noinherit",
+        "completion-menu.completion": "noinherit",
+        "completion-menu.completion.current": "noinherit reverse",
+        "scrollbar": "noinherit",
+    }
+)
+
+
+class Hearer(Protocol):
+    """Who hears what the person does."""
+
+    def line(self, text: str) -> None:
+        """A line was sent."""
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+
+    def leave(self) -> None:
+        """Ctrl-D in an empty prompt, or the terminal is gone."""
+
+    def answer(self, key: str) -> None:
+        """A key was pressed where one was asked for: a character, `enter`, or empty for anything else."""
+
+    def reason(self, text: str) -> None:
+        """The line asked for by `ask_reason`."""
+
+
+class Screen:
+    """Draws and reads. `source` gives the moving lines for a width; `listener` must be set before `run`."""
+
+    def __init__(
+        self,
+        *,
+        look: Look,
+        history: History,
+        completer: Completer,
+        terminal: tuple[Input, Output],
+        quiet_seconds: float = QUIET_SECONDS,
+    ) -> None:
+        self.listener: Hearer
+        self.source: Callable[[int], list[str]] = lambda _width: []
+        self._look = look
+        self._quiet = quiet_seconds
+        self._hint = ""
+        self._asked = ""
+        self._armed = False
+        self._last_key = 0.0
+        self._before_last_key = 0.0
+        self._armed_at = 0.0
+        self._left: int | None = None
+        self._typed = Buffer(name="typed", multiline=True, history=history, completer=completer)
+        self._typed.on_text_changed += lambda _buffer: self.hint("")
+        self._reason = Buffer(name="reason", multiline=False)
+        self._search = SearchToolbar(ignore_case=True)
+        self._prompt = Window(
+            BufferControl(self._typed, search_buffer_control=self._search.control),
+            get_line_prefix=self._prefix,
+            wrap_lines=True,
+            height=Dimension(min=1, max=INPUT_ROWS),
+            dont_extend_height=True,
+        )
+        self._question = Window(
+            FormattedTextControl(lambda: ANSI(self._asked), focusable=True, show_cursor=False), height=1
+        )
+        self._why = Window(BufferControl(self._reason), get_line_prefix=self._why_prefix, height=1)
+        self._app: Application[int] = Application(
+            layout=Layout(self._layout(), focused_element=self._prompt),
+            key_bindings=self._keys(),
+            style=_STYLE,
+            include_default_pygments_style=False,
+            erase_when_done=True,
+            color_depth=None if look.colour else ColorDepth.DEPTH_1_BIT,
+            input=terminal[0],
+            output=terminal[1],
+        )
+        self._app.key_processor.before_key_press += lambda _processor: self._pressed()
+
+    @property
+    def columns(self) -> int:
+        """The terminal's width."""
+        return max(self._app.output.get_size().columns, 8)
+
+    @property
+    def rows(self) -> int:
+        """The terminal's height."""
+        return max(self._app.output.get_size().rows, 2)
+
+    @property
+    def text(self) -> str:
+        """What stands in the prompt."""
+        return self._typed.text
+
+    @property
+    def asking(self) -> bool:
+        """A key or a reason is asked for, and the prompt is out of sight."""
+        return self._armed or self._app.layout.has_focus(self._why)
+
+    async def run(self) -> int:
+        """Read keys and draw until `leave`; the exit code given to it. The terminal is as before afterwards."""
+        if self._left is not None:
+            return self._left
+        try:
+            return await self._app.run_async(handle_sigint=False)
+        except EOFError:
+            return 0
+
+    def leave(self, code: int) -> None:
+        """End `run` with an exit code."""
+        if self._left is None:
+            self._left = code
+            if self._app.is_running:
+                self._app.exit(result=code)
+
+    def print(self, text: str) -> None:
+        """Write finished lines above everything that moves. Raises OSError if the terminal is gone."""
+        output = self._app.output
+        if self._app.is_running:
+            self._app.renderer.erase()
+        output.write_raw(text)
+        output.flush()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the moving lines again, soon."""
+        self._app.invalidate()
+
+    def hint(self, text: str) -> None:
+        """One dim line above the prompt until something is typed."""
+        self._hint = text
+        self.refresh()
+
+    def prefill(self, text: str) -> None:
+        """Put text before what stands in the prompt."""
+        both = "\n".join(part for part in (text, self._typed.text) if part)
+        self._typed.document = Document(both, len(both))
+
+    def clear(self) -> None:
+        """Empty the prompt."""
+        self._typed.reset()
+
+    def ask(self, line: str) -> None:
+        """Ask for one key, as soon as the person has stopped typing: nobody answers by accident."""
+        self._asked = line
+        self.refresh()
+        self._arm()
+
+    def ask_reason(self) -> None:
+        """Ask for a line of text instead of a key."""
+        self._armed = False
+        self._reason.reset()
+        self._app.layout.focus(self._why)
+        self.refresh()
+
+    def stop_asking(self) -> None:
+        """Back to the prompt and what was typed there."""
+        self._asked = ""
+        self._armed = False
+        self._app.layout.focus(self._prompt)
+        self.refresh()
+
+    def _arm(self) -> None:
+        if not self._asked or self._armed:
+            return
+        loop = asyncio.get_running_loop()
+        wait = self._last_key + self._quiet - loop.time()
+        if wait > 0:
+            loop.call_later(wait, self._arm)
+            return
+        self._armed = True
+        self._armed_at = loop.time()
+        self._app.layout.focus(self._question)
+        self.refresh()
+
+    def _pressed(self) -> None:
+        self._before_last_key, self._last_key = self._last_key, asyncio.get_running_loop().time()
+
+    def _alone(self) -> bool:
+        """The key was pressed by itself: it is not part of something pasted."""
+        before = self._before_last_key
+        slow = before < self._armed_at or self._last_key - before >= ONE_KEY_SECONDS
+        return slow and not self._app.key_processor.input_queue
+
+    # Layout
+
+    def _layout(self) -> FloatContainer:
+        armed = Condition(lambda: self._armed)
+        reasoning = has_focus(self._reason)
+        moving = Window(FormattedTextControl(self._moving), height=self._moving_height, dont_extend_height=True)
+        rows = HSplit(
+            [
+                moving,
+                ConditionalContainer(self._question, armed),
+                ConditionalContainer(self._why, reasoning),
+                ConditionalContainer(self._prompt, ~armed & ~reasoning),
+                self._search,
+                ConditionalContainer(Window(height=Dimension(preferred=MENU_ROWS)), has_completions),
+                Window(height=Dimension(min=0, preferred=0)),
+            ]
+        )
+        menu = CompletionsMenu(max_height=MENU_ROWS, display_arrows=False)
+        return FloatContainer(rows, [Float(menu, xcursor=True, ycursor=True)])
+
+    def _lines(self) -> list[str]:
+        lines = self.source(self.columns)
+        if self._hint:
+            lines = [*lines[:-1], self._look.dim(self._look.own(f"  {self._hint}")), *lines[-1:]]
+        room = max(self.rows - min(self._typed.document.line_count, INPUT_ROWS) - 2, 1)
+        if len(lines) > room:
+            lines = [self._look.dim(self._look.own("  …")), *lines[len(lines) - room + 1 :]]
+        return lines
+
+    def _moving(self) -> StyleAndTextTuples:
+        return to_formatted_text(ANSI("\n".join(self._lines())))
+
+    def _moving_height(self) -> Dimension:
+        height = len(self._lines())
+        return Dimension(min=0, preferred=height, max=height)
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        first = line == 0 and wrapped == 0
+        text = self._look.prompt if first else "  "
+        return to_formatted_text(ANSI(text))
+
+    def _why_prefix(self, _line: int, _wrapped: int) -> StyleAndTextTuples:
+        return to_formatted_text(ANSI(f"  {self._look.warn(self._look.own('▌'))} reason (optional): "))
+
+    # Keys
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        armed = Condition(lambda: self._armed)
+        typing = has_focus(self._typed)
+        reasoning = has_focus(self._reason)
+        empty = Condition(lambda: not self._typed.text)
+        keys.add("enter", filter=typing)(self._enter)
+        keys.add("c-j", filter=typing)(self._newline)
+        keys.add("escape", "enter", filter=typing)(self._newline)
+        keys.add("enter", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
+        keys.add("c-d", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
+        keys.add("c-d", filter=typing & empty)(lambda _event: self.listener.leave())
+        keys.add("c-c", eager=True)(lambda _event: self.listener.interrupt())
+        keys.add("<sigint>")(lambda _event: self.listener.interrupt())
+        keys.add(Keys.Any, filter=armed, eager=True)(self._answer)
+        keys.add("enter", filter=armed, eager=True)(self._answer)
+        return keys
+
+    def _enter(self, event: KeyPressEvent) -> None:
+        """Send the line; a backslash before the cursor makes it a new line instead."""
+        buffer = event.current_buffer
+        if buffer.document.char_before_cursor == "\\":
+            buffer.delete_before_cursor()
+            buffer.newline(copy_margin=False)
+            return
+        text = buffer.text
+        if text.strip():
+            buffer.append_to_history()
+        buffer.reset()
+        self.listener.line(text)
+
+    def _newline(self, event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    def _answer(self, event: KeyPressEvent) -> None:
+        pressed = event.key_sequence[0]
+        if pressed.key is Keys.CPRResponse:
+            return
+        if not self._alone():
+            self.listener.answer("")
+        elif pressed.key is Keys.ControlM:
+            self.listener.answer("enter")
+        else:
+            self.listener.answer(pressed.data if len(pressed.data) == 1 and pressed.data.isprintable() else "")

@@ -1,0 +1,105 @@
+"""What a typed line means: something to say, or a command.
+
+Called by every listener of this folder. An unknown command is never sent to the model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from dataclasses import dataclass
+
+COMMANDS = {
+    "/help": "what can be typed here",
+    "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp show NAME",
+    "/new": "start a fresh conversation",
+    "/quit": "leave (also Ctrl-D)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message for the assistant."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke:
+    """A command that the engine's side answers."""
+
+    command: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """What can be typed here?"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    """Forget what was said so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A command that does not exist; `like` is one that does, if any is near."""
+
+    command: str
+    like: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """One line for the person."""
+        hint = f"Did you mean {self.like}?" if self.like else "Type /help for what there is."
+        return f"There is no {self.command}. {hint}"
+
+
+Line = Say | Invoke | Help | NewConversation | Quit | Unknown
+
+
+_PLAIN: dict[str, Line] = {
+    "exit": Quit(),
+    "quit": Quit(),
+    "/exit": Quit(),
+    "/quit": Quit(),
+    "?": Help(),
+    "/?": Help(),
+    "/help": Help(),
+    "/new": NewConversation(),
+    "/clear": NewConversation(),
+}
+
+
+def parse(text: str) -> Line | None:
+    """The meaning of a line, None for an empty one. A path (`/etc/hosts is ...`) is not a command."""
+    text = text.strip()
+    if not text:
+        return None
+    command = text.split(maxsplit=1)[0]
+    if text in _PLAIN:
+        return _PLAIN[text]
+    if not text.startswith("/") or "/" in command[1:]:
+        return Say(text)
+    if command.lower() == "/mcp":
+        return Invoke("mcp", _words(text[len(command) :]))
+    return _PLAIN.get(command.lower()) or _unknown(command)
+
+
+def _unknown(command: str) -> Unknown:
+    near = difflib.get_close_matches(command.lower(), COMMANDS, n=1, cutoff=0.5)
+    return Unknown(command[:40], near[0] if near else "")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Words as a shell reads them, so that a name with blanks can be quoted; as they stand if a quote is open."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        return tuple(text.split())

@@ -1,0 +1,159 @@
+"""Drawing without a screen: the answer to standard output, everything else to standard error, or JSON lines.
+
+Called by the surface when one question was asked or standard input is not a terminal. Nothing is ever taken back.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from bot.domain.turns import ModelStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.console.entries import Called, Entry, Failure, Remark, Said, entries
+from bot.platforms.console.lines import card_text, outside, tool_text
+from bot.platforms.console.look import Look
+from bot.platforms.console.transcript import AGAIN
+from bot.rendering.cards import card
+from bot.rendering.changes import answer, events_between
+from bot.rendering.event_json import event_json
+from bot.rendering.plain import one_line, plain
+
+CARD_WIDTH = 100
+
+
+class Margin:
+    """What stands beside an answer: tool lines, cards and remarks, each line once, on standard error."""
+
+    def __init__(self, stream: TextIO, look: Look) -> None:
+        self._stream = stream
+        self._look = look
+        self._written: set[tuple[str, str]] = set()
+
+    def beside(self, entry: Entry) -> None:
+        """Write an entry that is not the answer, if there is something new to it."""
+        match entry:
+            case Called(key, line):
+                if (key, line.mark) not in self._written:
+                    self._written.add((key, line.mark))
+                    self.line(tool_text(line, self._look))
+            case Remark(key, text) | Failure(key, text):
+                if (key, "") not in self._written:
+                    self._written.add((key, ""))
+                    colour = self._look.bad if isinstance(entry, Failure) else self._look.dim
+                    self.line(f"  {colour(self._look.own(outside(text)))}")
+            case Said():
+                return
+
+    def cards(self, view: TurnView) -> None:
+        """Write the card of every call that waits, once."""
+        for step in view.steps:
+            if isinstance(step, ModelStep) or (asked := card(step)) is None or asked.outcome:
+                continue
+            key = (asked.approval_id, str(asked.revision))
+            if key not in self._written:
+                self._written.add(key)
+                self.line(card_text(asked, self._look, CARD_WIDTH))
+
+    def line(self, text: str) -> None:
+        """Write a line of our own making."""
+        write(self._stream, text + "\n")
+
+
+class PlainStream:
+    """Streams the replies of our turns to standard output as they grow."""
+
+    def __init__(self, stdout: TextIO, stderr: TextIO, look: Look) -> None:
+        self._stdout = stdout
+        self._look = look
+        self._stderr = stderr
+        self._margins: dict[str, Margin] = {}
+        self._printed: dict[tuple[str, str], str] = {}
+        self._said_before = False
+
+    def ours(self, view: TurnView) -> None:
+        """Write what has been added since the last time."""
+        margin = self._margins.setdefault(view.turn.id, Margin(self._stderr, self._look))
+        for entry in entries(view):
+            if isinstance(entry, Said):
+                self._say(view.turn.id, entry, margin)
+            else:
+                margin.beside(entry)
+        margin.cards(view)
+        if view.turn.status.ended:
+            self._margins.pop(view.turn.id)
+
+    def other(self, view: TurnView) -> None:
+        """Tell the end of a turn that was asked elsewhere, on standard error."""
+        away(view, Margin(self._stderr, self._look), self._look)
+
+    def notice(self, text: str) -> None:
+        """One line on standard error."""
+        write(self._stderr, f"{outside(text)}\n")
+
+    def _say(self, turn_id: str, said: Said, margin: Margin) -> None:
+        key = (turn_id, said.key)
+        text = plain(said.text)
+        before = self._printed.get(key)
+        if before is None:
+            before = ""
+            if self._said_before:
+                write(self._stdout, "\n")
+            self._said_before = True
+        elif before.endswith("\0"):
+            return
+        if not text.startswith(before):
+            write(self._stdout, "\n")
+            margin.line(self._look.dim(AGAIN))
+            before = ""
+        write(self._stdout, text[len(before) :])
+        if not said.growing:
+            write(self._stdout, "" if text.endswith("\n") else "\n")
+            text += "\0"
+        self._printed[key] = text
+
+
+class JsonLines:
+    """Writes every event of our turns as one JSON object a line."""
+
+    def __init__(self, stdout: TextIO, stderr: TextIO, look: Look) -> None:
+        self._stdout = stdout
+        self._stderr = stderr
+        self._look = look
+        self._before: dict[str, TurnView] = {}
+
+    def ours(self, view: TurnView) -> None:
+        """Write what has happened since the last view."""
+        for event in events_between(self._before.get(view.turn.id), view):
+            write(self._stdout, json.dumps(event_json(event), default=str) + "\n")
+        self._before[view.turn.id] = view
+
+    def other(self, view: TurnView) -> None:
+        """Tell the end of a turn that was asked elsewhere, on standard error."""
+        away(view, Margin(self._stderr, self._look), self._look)
+
+    def notice(self, text: str) -> None:
+        """One line on standard error."""
+        write(self._stderr, f"{outside(text)}\n")
+
+
+def away(view: TurnView, margin: Margin, look: Look) -> None:
+    """A turn of another conversation or an earlier process: how it ended, or that it waits for its person."""
+    conversation = one_line(view.turn.conversation.thread, 60)
+    heading = look.dim(f"While you were away (conversation {conversation}): {one_line(view.turn.question.text, 80)}")
+    if view.turn.status.ended:
+        margin.line(heading)
+        for entry in entries(view):
+            margin.beside(entry)
+        if view.turn.status is TurnStatus.DONE and (text := answer(view)):
+            margin.line(outside(text))
+    elif view.turn.status is TurnStatus.WAITING:
+        margin.line(heading)
+        margin.line(look.dim(f"  It waits for an approval: countersign chat --conversation {conversation}"))
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write text that is safe already, now; what the stream's encoding lacks becomes a question mark."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding, "replace"))
+    stream.flush()

@@ -1,0 +1,84 @@
+"""The terminal as a Surface: all conversations of the person who sits at it.
+
+Called by whoever draws turns. How a view becomes letters is the drawing's business: a live screen, plain streams or
+JSON lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.errors import DeliveryFailed, NotFound
+from bot.platforms.console.person import Person
+from bot.platforms.console.watch import Watch
+
+SLOT = "reply"
+COMPLETE = "complete"
+
+
+class Drawing(Protocol):
+    """Puts views in front of the person; when a method returns, it is out. Raises OSError if nobody can see it."""
+
+    def ours(self, view: TurnView) -> None:
+        """Draw a turn that was asked from here, as it stands."""
+
+    def other(self, view: TurnView) -> None:
+        """Draw a turn of an earlier process, or of another conversation, as far as it is worth it."""
+
+    def notice(self, text: str) -> None:
+        """Say something outside a turn."""
+
+
+class ConsoleSurface:
+    """Draws turns in the terminal, each one completely once, also across processes."""
+
+    def __init__(self, person: Person, watch: Watch, drawing: Drawing) -> None:
+        self._person = person
+        self._watch = watch
+        self._drawing = drawing
+
+    @property
+    def reach(self) -> str:
+        """All conversations of this person."""
+        return self._person.reach
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two drawings of one turn: a terminal is fast, an eye is not."""
+        return 0.05
+
+    async def show(self, view: TurnView, refs: Refs) -> AsyncIterator[Drawn]:
+        """Draw a turn and say so once it is written. A turn that was drawn to its end is not drawn again."""
+        ours = await self._watch.ours(view.turn.id)
+        complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
+        if not complete:
+            try:
+                self._drawing.ours(view) if ours else self._drawing.other(view)
+            except OSError as error:
+                self._watch.drew(view)
+                raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
+        try:
+            yield Drawn(SLOT, COMPLETE if view.turn.status.ended else str(view.revision))
+        finally:
+            self._watch.drew(view)
+
+    async def tell(self, audience: Audience, notice: Notice) -> None:
+        """Say something to the person; there is nobody else here."""
+        if not audience.conversation.startswith(self.reach):
+            raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
+        try:
+            self._drawing.notice(notice.text)
+        except OSError as error:
+            raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """The person at the terminal has the rights of the one who started the program, anybody else none."""
+        here = str(where).startswith(self.reach)
+        return self._person.member if here and author.principal == self._person.author.principal else Member(author)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        """Raises NotFound: nothing is uploaded in a terminal."""
+        raise NotFound(f"The terminal has no upload {attachment.name!r}.")

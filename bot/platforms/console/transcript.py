@@ -1,0 +1,120 @@
+"""One turn on the live screen: what of it has been printed for good, and what still moves.
+
+Called by the page. Entries are printed in their order, each once, as soon as they and everything before them will
+not change; a reply that is being written gives up its finished Markdown blocks one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.domain.views import TurnView
+from bot.platforms.console.entries import Called, Entry, Failure, Remark, Said, entries
+from bot.platforms.console.lines import outside, tool_text
+from bot.platforms.console.look import Look
+from bot.platforms.console.typesetting import Typesetting
+from bot.rendering.markdown_blocks import split_blocks
+from bot.rendering.plain import plain
+
+AGAIN = "The reply was interrupted and starts again."
+
+
+class Kind(StrEnum):
+    """What a printed piece is: between pieces of different kinds stands a blank line."""
+
+    QUESTION = "question"
+    TEXT = "text"
+    TOOL = "tool"
+    CARD = "card"
+    REMARK = "remark"
+
+    def leaves_room_after(self, before: Kind | None) -> bool:
+        """Whether a blank line stands between two pieces."""
+        return before is not None and (before is not self or self in (Kind.TEXT, Kind.QUESTION))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Finished text of one kind, without blank lines around it."""
+
+    kind: Kind
+    text: str
+
+
+class Transcript:
+    """One turn, printed piece by piece."""
+
+    def __init__(self, look: Look, typesetting: Typesetting) -> None:
+        self._look = look
+        self._typesetting = typesetting
+        self._done: set[str] = set()
+        self._printed: dict[str, str] = {}
+
+    def advance(self, view: TurnView, width: int) -> list[Piece]:
+        """What can be printed for good now and was not printed before."""
+        pieces: list[Piece] = []
+        for entry in entries(view):
+            if entry.key in self._done:
+                continue
+            if isinstance(entry, Said):
+                pieces += self._say(entry, width)
+            if not _settled(entry):
+                break
+            if not isinstance(entry, Said):
+                pieces.append(self._whole(entry))
+            self._done.add(entry.key)
+        return pieces
+
+    def moving(self, view: TurnView, width: int) -> list[Piece]:
+        """What still changes, to be drawn again and again below what was printed."""
+        pieces: list[Piece] = []
+        for entry in entries(view):
+            if entry.key in self._done:
+                continue
+            if isinstance(entry, Said):
+                tail = plain(entry.text)[len(self._printed.get(entry.key, "")) :]
+                pieces += self._block(tail, width)
+            else:
+                pieces.append(self._whole(entry))
+        return pieces
+
+    def _say(self, said: Said, width: int) -> list[Piece]:
+        text = plain(said.text)
+        before = self._printed.get(said.key, "")
+        pieces: list[Piece] = []
+        if not text.startswith(before):
+            pieces.append(Piece(Kind.REMARK, f"  {self._look.dim(AGAIN)}"))
+            before = ""
+        rest = text[len(before) :]
+        blocks = split_blocks(rest)
+        now = (*blocks.finished, *(() if said.growing else (blocks.tail,)))
+        for block in now:
+            pieces += self._block(block, width)
+        self._printed[said.key] = before + "".join(now)
+        return pieces
+
+    def _block(self, markdown: str, width: int) -> list[Piece]:
+        if not markdown.strip():
+            return []
+        text = self._typesetting.markdown(markdown, width)
+        return [Piece(Kind.TEXT, text)] if text else []
+
+    def _whole(self, entry: Called | Remark | Failure) -> Piece:
+        match entry:
+            case Called(_, line):
+                return Piece(Kind.TOOL, tool_text(line, self._look))
+            case Remark(_, text):
+                return Piece(Kind.REMARK, f"  {self._look.dim(self._look.own(outside(text)))}")
+            case Failure(_, text):
+                return Piece(Kind.REMARK, f"  {self._look.bad(self._look.own(outside(text)))}")
+
+
+def _settled(entry: Entry) -> bool:
+    match entry:
+        case Said(growing=growing):
+            return not growing
+        case Called(ended=ended):
+            return ended
+        case Remark() | Failure():
+            return True

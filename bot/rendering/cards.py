@@ -1,0 +1,149 @@
+"""An approval card as data: what a person reads before signing, and the line that replaces the buttons afterwards.
+
+Called by every platform. Knows steps with an approval; which keys or buttons there are is the platform's business.
+What is shown is what runs: characters that hide are spelled out, only secrets are masked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.domain.approvals import Approval
+from bot.domain.tools import canonical_json
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.rendering.plain import one_line, revealed
+from bot.rendering.secrets import MASK, masked, secret_name
+
+VALUE_LIMIT = 200
+_WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class CardArgument:
+    """One argument of a call. `shown` fits on a card, `full` is all of it; both are safe to draw."""
+
+    name: str
+    shown: str
+    full: str
+
+    @property
+    def shortened(self) -> bool:
+        """There is more than the card shows."""
+        return self.shown != self.full
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """An approval card. All text is safe to draw; `expires_in` is in seconds, `expires_at` epoch seconds."""
+
+    approval_id: str
+    revision: int
+    short_id: str
+    title: str
+    risk: str
+    server: str
+    tool: str
+    arguments: tuple[CardArgument, ...]
+    asked_by: str
+    expires_in: float | None
+    expires_at: float | None
+    outcome: str = ""
+
+    @property
+    def expiry(self) -> str:
+        """When the question goes away by itself, in words."""
+        return "does not expire" if self.expires_in is None else f"expires in {in_words(self.expires_in)}"
+
+    @property
+    def shortened(self) -> bool:
+        """At least one argument is longer than what the card shows."""
+        return any(argument.shortened for argument in self.arguments)
+
+
+def card(step: ToolStep) -> Card | None:
+    """The card of a call, None for one that never needed a signature."""
+    approval, tool = step.approval, step.tool
+    if approval is None:
+        return None
+    return Card(
+        approval_id=approval.id,
+        revision=approval.revision,
+        short_id=one_line(approval.id, 200)[:8],
+        title=_title(step),
+        risk=risk_word(tool),
+        server=one_line(tool.server, 60) if tool else "",
+        tool=one_line(tool.name if tool else step.call.name, 60),
+        arguments=tuple(_argument(str(name), value) for name, value in step.call.arguments.items()),
+        asked_by=one_line(approval.requested_for.name or approval.requested_for.id, 60),
+        expires_in=approval.expires_in,
+        expires_at=approval.expires_at,
+        outcome=outcome(step.status, approval),
+    )
+
+
+def outcome(status: StepStatus, approval: Approval) -> str:
+    """How the question ended, one line; empty while it is open."""
+    by = f" by {one_line(approval.decided_by, 60)}" if approval.decided_by else ""
+    match status:
+        case StepStatus.AWAITING:
+            return ""
+        case StepStatus.DENIED:
+            return f"Denied{by}: {one_line(approval.reason, VALUE_LIMIT)}" if approval.reason else f"Denied{by}"
+        case StepStatus.EXPIRED:
+            return "Timed out. Not run."
+        case StepStatus.CANCELLED:
+            return "Cancelled. Not run."
+        case _:
+            return f"Approved{by}"
+
+
+def risk_word(tool: ToolRef | None) -> str:
+    """What a call may do, in one word."""
+    if tool is None or tool.destructive:
+        return "destructive"
+    return "reads" if tool.read_only else "writes"
+
+
+def in_words(seconds: float) -> str:
+    """A span of time in its largest unit that fits: `45 s`, `30 min`, `2 h`, `3 days`."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+            count = round(seconds / size)
+            return "1 day" if (count, unit) == (1, "days") else f"{count} {unit}"
+    return f"{max(round(seconds), 0)} s"
+
+
+def _title(step: ToolStep) -> str:
+    tool = step.tool
+    if tool is None:
+        return f"{one_line(step.call.name, 60)}?"
+    words = one_line(tool.title, 80) or " ".join(part.lower() for part in _WORDS.split(one_line(tool.name, 80)) if part)
+    return f"{words[:1].upper()}{words[1:].rstrip('?')} ({one_line(tool.server, 60)})?"
+
+
+def _argument(name: str, value: Any) -> CardArgument:
+    full = MASK if secret_name(name) and value not in (None, "") else masked(revealed(_text(value)))
+    shown = full
+    if len(full) > VALUE_LIMIT:
+        shown = f"{full[:VALUE_LIMIT].rstrip()}… ({len(full)} characters)"
+    return CardArgument(one_line(revealed(name), 60), shown, full)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(_without_secrets(value))
+
+
+def _without_secrets(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {
+                str(key): MASK if secret_name(str(key)) and inner not in (None, "") else _without_secrets(inner)
+                for key, inner in value.items()
+            }
+        case list() | tuple():
+            return [_without_secrets(inner) for inner in value]
+        case _:
+            return value

@@ -1,0 +1,105 @@
+"""What happened between two views of one turn.
+
+Called by whoever needs events where the engine hands out views (`--json`). Views may be skipped: a call that
+appears already finished was started first, an approval that appears settled was asked for first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.domain.events import (
+    ApprovalRequested,
+    ApprovalSettled,
+    ReplyUpdated,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    TurnEvent,
+    TurnFailed,
+    TurnFinished,
+)
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+
+_SENT = (StepStatus.STARTED, StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
+
+
+def events_between(before: TurnView | None, after: TurnView) -> tuple[TurnEvent, ...]:
+    """The events that lead from one view of a turn to a later one; `before` is None if nothing was seen yet.
+
+    Replies and calls come in the order of the steps. `ReplyUpdated` carries the text of one reply from its beginning
+    and is left out where it has not changed. After the end of a turn there is nothing.
+    """
+    if before is not None and before.turn.status.ended:
+        return ()
+    return tuple(_events(before, after))
+
+
+def answer(view: TurnView) -> str:
+    """The text that answers a turn: its last reply, as far as it has come."""
+    replies = _replies(view)
+    return replies[-1] if replies else ""
+
+
+def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
+    told = _replies(before) if before else []
+    replies = _replies(after)
+    old = {step.n: step for step in before.steps if isinstance(step, ToolStep)} if before else {}
+    said = 0
+    for step in after.steps:
+        if isinstance(step, ModelStep):
+            yield from _reply(after.turn.id, told, replies, said)
+            said += 1
+        else:
+            yield from _call(old.get(step.n), before, step, after)
+    yield from _reply(after.turn.id, told, replies, said)
+    yield from _ending(after)
+
+
+def _replies(view: TurnView) -> list[str]:
+    """The text of every reply, the one being written last."""
+    texts = [step.message.text for step in view.steps if isinstance(step, ModelStep)]
+    return [*texts, view.streaming] if view.streaming and not view.turn.status.ended else texts
+
+
+def _reply(turn_id: str, told: list[str], replies: list[str], index: int) -> Iterator[TurnEvent]:
+    text = replies[index] if index < len(replies) else ""
+    if text and (index >= len(told) or told[index] != text):
+        yield ReplyUpdated(turn_id, text)
+
+
+def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: TurnView) -> Iterator[TurnEvent]:
+    turn_id = after.turn.id
+    if new.approval and not (old and old.approval and old.approval.revision == new.approval.revision):
+        yield ApprovalRequested(turn_id, new)
+        old = None
+    if new.approval and new.status is not StepStatus.AWAITING and _waits_or_is_new(old):
+        yield ApprovalSettled(turn_id, new)
+    if _sent(new, after) and not (old and before and _sent(old, before)):
+        yield ToolStarted(turn_id, new)
+    progress = after.progress.get(new.n, "")
+    if progress and not new.status.ended and not (before and before.progress.get(new.n) == progress):
+        yield ToolProgressed(turn_id, new, progress)
+    if new.status.ended and not (old and old.status.ended):
+        yield ToolFinished(turn_id, new)
+
+
+def _waits_or_is_new(step: ToolStep | None) -> bool:
+    return step is None or step.status is StepStatus.AWAITING
+
+
+def _sent(step: ToolStep, view: TurnView) -> bool:
+    return step.status in _SENT or (step.status is StepStatus.READY and step.n in view.running)
+
+
+def _ending(view: TurnView) -> Iterator[TurnEvent]:
+    match view.turn.status:
+        case TurnStatus.DONE:
+            yield TurnFinished(view.turn.id, answer(view))
+        case TurnStatus.CANCELLED:
+            yield TurnFinished(view.turn.id, answer(view), cancelled=True)
+        case TurnStatus.FAILED:
+            yield TurnFailed(view.turn.id, view.turn.failure)
+        case _:
+            return

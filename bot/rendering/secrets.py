@@ -1,0 +1,61 @@
+"""What looks like a secret, by its name or by its shape.
+
+Called by cards, which mask it, and by the terminal's history, which does not write it down. A guess by nature: it
+would rather mask too much. It knows no secret of this program.
+"""
+
+from __future__ import annotations
+
+import re
+
+MASK = "••••"
+
+_NAMES = re.compile(
+    r"passw(or)?d|passphrase|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|authorization|credential"
+    r"|(^|[-_ ])(pwd|pin|otp|auth|cookie)($|[-_ ])",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HARMLESS = re.compile(
+    r"(^|[-_ ])(max|min|num|count|total|limit|next|page|input|output)[-_ ].*tokens?$|tokens$", re.IGNORECASE
+)
+
+_SHAPES = (
+    # Tokens that say what they are: OpenAI, Anthropic, Slack, GitHub, GitLab, AWS, Google, Stripe, npm.
+    r"\bsk-[A-Za-z0-9_-]{12,}",
+    r"\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{8,}",
+    r"\bgh[a-z]_[A-Za-z0-9]{16,}",
+    r"\bgithub_pat_[A-Za-z0-9_]{16,}",
+    r"\bglpat-[A-Za-z0-9_-]{12,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{10,}",
+    r"\bnpm_[A-Za-z0-9]{20,}",
+    # JSON web tokens, private keys, credentials in an address, an Authorization header.
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)",
+    r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{12,}=*",
+    # `password: hunter2`, `api_key=...`, `my password is ...`
+    (
+        r"(?i:\b\w*(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)\w*"
+        r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
+    ),
+)
+_SECRETS = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
+
+
+def secret_name(name: str) -> bool:
+    """Whether a value under this name is likely to be a secret: `api_key`, `accessToken`, `Authorization`."""
+    spaced = _CAMEL.sub("_", name)
+    return bool(_NAMES.search(spaced)) and not _HARMLESS.search(spaced)
+
+
+def looks_secret(text: str) -> bool:
+    """Whether there is something in the text that should not be written down."""
+    return bool(_SECRETS.search(text))
+
+
+def masked(text: str) -> str:
+    """The text with everything in it that looks like a secret replaced by dots."""
+    return _SECRETS.sub(MASK, text)

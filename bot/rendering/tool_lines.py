@@ -1,0 +1,115 @@
+"""A tool call on one line: what it is called, how it stands, what came of it.
+
+Called by every platform's drawing of a turn. Knows steps and views; how a mark looks is the platform's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from bot.domain.messages import FilePart, ImagePart, ToolResult
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.rendering.plain import one_line
+
+SUMMARY_LIMIT = 72
+NAME_LIMIT = 60
+
+
+class Mark(StrEnum):
+    """The kinds of marks that may stand before a tool line."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    DENIED = "denied"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLine:
+    """A tool call on one line. All text is plain; `state` may be empty where the mark says enough."""
+
+    mark: Mark
+    name: str
+    state: str = ""
+    summary: str = ""
+
+
+_UNSENT = {
+    StepStatus.AWAITING: (Mark.WAITING, "waits for approval"),
+    StepStatus.EXPIRED: (Mark.SKIPPED, "timed out, not run"),
+    StepStatus.CANCELLED: (Mark.SKIPPED, "cancelled, not run"),
+}
+_SENT = {
+    StepStatus.DONE: (Mark.DONE, ""),
+    StepStatus.FAILED: (Mark.FAILED, "failed"),
+    StepStatus.UNKNOWN: (Mark.UNKNOWN, "may or may not have happened"),
+}
+
+
+def tool_line(step: ToolStep, view: TurnView) -> ToolLine:
+    """How a call of this view stands: in the present while it runs, in the past when it has ended."""
+    mark, state, summary = _standing(step, view)
+    return ToolLine(mark, tool_name(step), state, summary)
+
+
+def tool_name(step: ToolStep) -> str:
+    """`server.tool`, or the name the model made up."""
+    if step.tool is None:
+        return one_line(step.call.name, NAME_LIMIT)
+    return one_line(f"{step.tool.server}.{step.tool.name}", NAME_LIMIT)
+
+
+def _standing(step: ToolStep, view: TurnView) -> tuple[Mark, str, str]:
+    match step.status:
+        case StepStatus.AWAITING | StepStatus.EXPIRED | StepStatus.CANCELLED:
+            mark, state = _UNSENT[step.status]
+            summary = ""
+        case StepStatus.READY | StepStatus.STARTED:
+            moving = step.status is StepStatus.STARTED or step.n in view.running
+            mark, state = Mark.RUNNING, "running" if moving else "about to run"
+            summary = one_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
+        case StepStatus.DENIED:
+            mark, state, summary = Mark.DENIED, "denied", _denial(step)
+        case StepStatus.DONE | StepStatus.FAILED | StepStatus.UNKNOWN:
+            mark, state = _SENT[step.status]
+            summary = result_summary(step.result)
+        case _:
+            assert_never(step.status)
+    return mark, state, summary
+
+
+def result_summary(result: ToolResult | None) -> str:
+    """What a result says, on one short line."""
+    if result is None:
+        return ""
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    first = one_line(lines[0], SUMMARY_LIMIT) if lines else ""
+    if first in ("{", "[", "```", "---"):
+        return _counted(len(lines), "line")
+    if len(lines) > 1:
+        return f"{first} (+{_counted(len(lines) - 1, 'line')})"
+    return first or _attachments(result)
+
+
+def _attachments(result: ToolResult) -> str:
+    images = sum(isinstance(part, ImagePart) for part in result.parts)
+    files = sum(isinstance(part, FilePart) for part in result.parts)
+    return ", ".join(_counted(count, word) for count, word in ((images, "image"), (files, "file")) if count)
+
+
+def _denial(step: ToolStep) -> str:
+    approval = step.approval
+    if approval is None or not approval.decided_by:
+        return result_summary(step.result)
+    by = f"by {one_line(approval.decided_by, 40)}"
+    return f"{by}: {one_line(approval.reason, SUMMARY_LIMIT)}" if approval.reason else by
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,113 @@
+"""Repair of what servers answer, before the MCP library reads it.
+
+The library takes an answer whole or not at all: one malformed tool would hide all tools of its server, one unknown
+kind of content would lose a result that was paid for. Works on plain JSON; called by `streams`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from mcp import types
+from pydantic import TypeAdapter, ValidationError
+
+log = logging.getLogger(__name__)
+
+_BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def repaired(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """The result of `tools/list` or `tools/call` in a form the library accepts; others as they are."""
+    match method:
+        case "tools/list":
+            return _listing(result)
+        case "tools/call":
+            return _outcome(result)
+        case _:
+            return result
+
+
+def _listing(result: dict[str, Any]) -> dict[str, Any]:
+    listed = result.get("tools")
+    tools = list(_tools(listed if isinstance(listed, list) else []))
+    fixed = {**result, "tools": tools}
+    if not isinstance(result.get("nextCursor", ""), str):
+        del fixed["nextCursor"]
+    return fixed
+
+
+def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
+    for each in listed:
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]:
+            yield _tool(each)
+        else:
+            log.warning("a tool without a name was left out")
+
+
+def _tool(raw: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a tool that are used here. Icons and the rest are dropped: they can only be wrong. An output
+    schema is kept where every protocol version allows it.
+    """
+    tool: dict[str, Any] = {"name": raw["name"], "inputSchema": _object_schema(raw.get("inputSchema"))}
+    tool |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
+    output = raw.get("outputSchema")
+    if isinstance(output, dict) and output.get("type") == "object":
+        tool["outputSchema"] = _object_schema(output)
+    hints = raw.get("annotations")
+    if isinstance(hints, dict):
+        tool["annotations"] = {key: hints[key] for key in _HINTS if isinstance(hints.get(key), bool)}
+        tool["annotations"] |= {"title": hints["title"]} if isinstance(hints.get("title"), str) else {}
+    return tool
+
+
+def _object_schema(given: Any) -> dict[str, Any]:
+    """A schema whose root has the form that every protocol version wants; deeper down anything goes."""
+    if not isinstance(given, dict):
+        return dict(_ANY_OBJECT)
+    schema: dict[str, Any] = {**given, "type": "object"}
+    properties = given.get("properties")
+    schema["properties"] = {
+        name: value
+        for name, value in (properties if isinstance(properties, dict) else {}).items()
+        if isinstance(value, dict | bool)
+    }
+    required = given.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        del schema["required"]
+    if not isinstance(given.get("$schema", ""), str):
+        del schema["$schema"]
+    return schema
+
+
+def _outcome(result: dict[str, Any]) -> dict[str, Any]:
+    if result.get("resultType", "complete") != "complete":
+        return result
+    content = result.get("content")
+    fixed = {
+        **result,
+        "content": [_block(each) for each in (content if isinstance(content, list) else [])],
+        "isError": result.get("isError") is True,
+    }
+    structured = result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict):
+        # Only the newest protocol version takes other values here; all of them take an object.
+        fixed["structuredContent"] = {"result": structured}
+    elif structured is None:
+        fixed.pop("structuredContent", None)
+    return fixed
+
+
+def _block(block: Any) -> dict[str, Any]:
+    """A piece of content with the fields that are used here, or a text that says what it would have been."""
+    try:
+        known = _BLOCK.validate_python(block, by_name=False)
+    except ValidationError:
+        kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+        return {"type": "text", "text": f"[Unsupported content: {str(kind)[:100]}]"}
+    return known.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude={"annotations": True, "meta": True, "icons": True}
+    )

@@ -1,0 +1,43 @@
+"""What became of one request below the MCP library.
+
+The library hides whether a request left the process and which HTTP status answered it. The streams and the HTTP
+client write it into the attempt of the task that asked; the library runs each message in its sender's context, so a
+context variable finds the right one among requests that run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request. `sent`: it may have left the process. `status`: of the HTTP answer. `failure`: why the connection
+    failed under it.
+    """
+
+    sent: bool = False
+    status: int | None = None
+    failure: str = ""
+
+
+_current: ContextVar[Attempt | None] = ContextVar("mcp_attempt", default=None)
+
+
+@contextmanager
+def begin() -> Iterator[Attempt]:
+    """Record what becomes of the requests that are made in this block."""
+    attempt = Attempt()
+    token = _current.set(attempt)
+    try:
+        yield attempt
+    finally:
+        _current.reset(token)
+
+
+def current() -> Attempt:
+    """The attempt of the request being served; one that nobody reads if there is none."""
+    return _current.get() or Attempt()

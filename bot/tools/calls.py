@@ -1,0 +1,150 @@
+"""One call to one server, and what can be said about it afterwards.
+
+Called by `connection`. It goes below the library's `call_tool` to the session's `send_request`: the former throws a
+result away when it does not fit the tool's output schema.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import cast
+
+import anyio
+from mcp import Client, MCPError, types
+from mcp.types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from bot.domain.messages import ToolCall
+from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.ports import CallContext
+from bot.tools import attempts
+from bot.tools.attempts import Attempt
+from bot.tools.characters import visible
+from bot.tools.problems import refused_status
+from bot.tools.redaction import Redaction
+from bot.tools.results import error_text, failed_result, tool_result
+
+log = logging.getLogger(__name__)
+
+IDEMPOTENCY_KEY = "countersign/idempotencyKey"
+"""Where a server that wants to recognise a repeated call finds its key."""
+
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_LONGEST_PROGRESS = 200
+_STAND_INS = {INTERNAL_ERROR: "Server returned an error response", METHOD_NOT_FOUND: "Not Found"}
+"""What the library says in place of an HTTP error that came without a JSON-RPC body."""
+_GATEWAY_GAVE_UP = frozenset((502, 504))
+_BROKEN = (
+    MCPError,
+    ValidationError,
+    RuntimeError,
+    ValueError,
+    OSError,
+    anyio.ClosedResourceError,
+    anyio.BrokenResourceError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The server never saw the call, so it may be sent again. `gone`: this connection is of no more use; if not, it
+    is only in doubt.
+    """
+
+    reason: str
+    gone: bool
+
+
+async def send(
+    client: Client, tool: Tool, call: ToolCall, context: CallContext, *, limit: float, redact: Redaction
+) -> ToolOutcome | Undelivered:
+    """Send a call and wait at most `limit` seconds for its answer. When the time is over, or the caller is cancelled,
+    the server is told. Raises nothing but cancellation.
+    """
+    meta = cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: context.key})
+    request = types.CallToolRequest(
+        params=types.CallToolRequestParams(name=tool.original_name, arguments=dict(call.arguments), _meta=meta)
+    )
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        context.on_progress(redact(progress_text(progress, total, message)))
+
+    with attempts.begin() as attempt:
+        try:
+            async with asyncio.timeout(limit):
+                answer = await client.session.send_request(request, _ANSWER, progress_callback=progressed)
+        except TimeoutError:
+            reason = f"Server {tool.server} did not answer within {round(limit, 1):g} s."
+            return OutcomeUnknown(reason) if attempt.sent else NotSent(reason)
+        except _BROKEN as error:
+            log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
+            match _verdict(error, attempt, tool, client.protocol_version):
+                case Undelivered(reason, gone):
+                    return Undelivered(redact(reason), gone)
+                case OutcomeUnknown(reason):
+                    return OutcomeUnknown(redact(reason))
+                case text:
+                    return Returned(failed_result(call.id, redact(text)))
+    if isinstance(answer, types.InputRequiredResult):
+        text = f"Server {tool.server} asks a question back, which cannot be answered here."
+        return Returned(failed_result(call.id, text))
+    return Returned(tool_result(call.id, answer, redact))
+
+
+def progress_text(progress: float, total: float | None, message: str | None) -> str:
+    """`2/5 copying`, `copying` or `2`."""
+    words = visible(message or "").replace("\n", " ").strip()
+    if total:
+        words = f"{progress:g}/{total:g} {words}".strip()
+    return (words or f"{progress:g}")[:_LONGEST_PROGRESS]
+
+
+def _verdict(error: Exception, attempt: Attempt, tool: Tool, protocol: str) -> Undelivered | OutcomeUnknown | str:
+    """What a failure means; a text is an answer that the model may read."""
+    unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
+    if unanswered is not None:
+        return unanswered
+    if isinstance(error, MCPError) and _STAND_INS.get(error.code) != error.message:
+        return error_text(error)
+    if attempt.status is None or attempt.status < 400:
+        return f"Error calling MCP server: {error}"
+    return f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
+
+
+def _undelivered(error: Exception, attempt: Attempt, tool: Tool, protocol: str) -> Undelivered | None:
+    if not attempt.sent:
+        why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
+        return Undelivered(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)
+    # With sessions, 404 means that this one is unknown and nothing was done (MCP specification 2025-11-25,
+    # transports, session management). The newer protocol has none.
+    if attempt.status == 404 and protocol not in MODERN_PROTOCOL_VERSIONS:
+        return Undelivered(f"Server {tool.server} has forgotten the session.", gone=True)
+    if isinstance(error, MCPError) and error.code == HEADER_MISMATCH:
+        return Undelivered(f"Server {tool.server} has changed the tool {tool.original_name}.", gone=False)
+    return None
+
+
+def _unknown(error: Exception, attempt: Attempt, tool: Tool) -> OutcomeUnknown | None:
+    if attempt.failure:
+        why = attempt.failure.rstrip(".")
+        return OutcomeUnknown(f"The connection to server {tool.server} broke before it answered: {why}.")
+    if not isinstance(error, MCPError):
+        return OutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
+    if _cut_off(error):
+        return OutcomeUnknown(f"The connection to server {tool.server} was lost before it answered.")
+    if attempt.status in _GATEWAY_GAVE_UP:
+        return OutcomeUnknown(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
+    return None
+
+
+def _cut_off(error: MCPError) -> bool:
+    """The library made this error up because the answer can no longer come."""
+    ended = error.code == CONNECTION_CLOSED and (
+        error.message == "Connection closed" or error.message.startswith("SSE stream ")
+    )
+    return ended or (error.code == PARSE_ERROR and error.message.startswith("Failed to parse"))

@@ -1,0 +1,63 @@
+"""Which characters of foreign text may go on: what people and models read, and what a database can hold.
+
+Called wherever text of a server enters. It knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+_KEPT = frozenset("\n\t")
+_UNSEEN = frozenset(("Cc", "Cf", "Cs"))
+_VARIATION_SELECTORS = range(0xE0100, 0xE01F0)
+_DESCRIBING = ("title", "description")
+_LITERAL = ("enum", "const", "default", "examples")
+
+
+def visible(text: str) -> str:
+    """The text without what nobody sees: control, zero-width, bidirectional and tag characters. Hidden text in a
+    tool's description is the classic way to give a model orders that no reviewer reads.
+    """
+    return "".join(char for char in text if char in _KEPT or not _hidden(char))
+
+
+def storable(text: str) -> str:
+    """The text without NUL and lone surrogates, which no database and no UTF-8 encoder takes."""
+    return "".join(char for char in text if char != "\0" and not "\ud800" <= char <= "\udfff")
+
+
+def storable_json(value: Any) -> Any:
+    """A JSON value with every string in it made storable."""
+    match value:
+        case str():
+            return storable(value)
+        case list():
+            return [storable_json(each) for each in value]
+        case dict():
+            return {storable(str(key)): storable_json(each) for key, each in value.items()}
+        case _:
+            return value
+
+
+def visible_schema(schema: Any) -> Any:
+    """A JSON Schema with its titles and descriptions made visible; values that arguments are compared with stay."""
+    match schema:
+        case list():
+            return [visible_schema(each) for each in schema]
+        case dict():
+            return {key: _visible_entry(key, value) for key, value in schema.items()}
+        case _:
+            return schema
+
+
+def _visible_entry(key: str, value: Any) -> Any:
+    if key in _LITERAL:
+        return value
+    if key in _DESCRIBING and isinstance(value, str):
+        return visible(value)
+    return visible_schema(value)
+
+
+def _hidden(char: str) -> bool:
+    return unicodedata.category(char) in _UNSEEN or ord(char) in _VARIATION_SELECTORS

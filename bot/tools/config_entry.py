@@ -1,0 +1,187 @@
+"""One server's entry in the operator's file: its keys, their types and the variables in them.
+
+Called by `config_file` alone. Every complaint names the server and the key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, Transport
+
+KNOWN_KEYS = frozenset(
+    (
+        "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
+        "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "tool_timeout", "disabled",
+    )
+)  # fmt: skip
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "LANG", "TZ"))
+_LATER = frozenset(("sse", "jsonrpc_http", "auto"))
+_LONGEST_TIMEOUT = 3600.0
+
+
+class Unusable(Exception):
+    """The entry cannot be used: `cause` is a sentence, `fix` an order without its full stop."""
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.fix = fix
+
+
+class Entry:
+    """One server's keys, read with their types checked and variables filled in."""
+
+    def __init__(
+        self, name: str, values: Mapping[str, Any], environment: Mapping[str, str], *, unknown: tuple[str, ...] = ()
+    ) -> None:
+        self.name = name
+        self.unknown = unknown
+        self.secrets: set[str] = set()
+        self._values = values
+        self._environment = environment
+
+    def has(self, key: str) -> bool:
+        """The key is there and not null."""
+        return self._values.get(key) is not None
+
+    def text(self, key: str) -> str:
+        """A text without variables; empty if absent."""
+        return self._text(key, self._values.get(key))
+
+    def filled(self, key: str) -> str:
+        """A text with its variables filled in; empty if absent."""
+        return self._fill(key, self.text(key))
+
+    def filled_list(self, key: str) -> tuple[str, ...]:
+        """A list of texts with their variables filled in."""
+        value = self._values.get(key) or []
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list of texts")
+        return tuple(self._fill(key, self._text(f"{key}[{n}]", each)) for n, each in enumerate(value))
+
+    def filled_map(self, key: str) -> dict[str, str]:
+        """An object of texts with their variables filled in."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of texts")
+        return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", each)) for name, each in value.items()}
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if absent."""
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._wrong(key, "true or false")
+        return bool(value)
+
+    def seconds(self, key: str, default: float) -> float:
+        """A time in seconds, more than nothing and at most an hour."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._wrong(key, "a number of seconds")
+        if not 0 < value <= _LONGEST_TIMEOUT:
+            raise self._wrong(key, f"more than 0 and at most {_LONGEST_TIMEOUT:g} seconds")
+        return float(value)
+
+    def _text(self, key: str, value: Any) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._wrong(key, "a text in double quotes")
+        if "\0" in value:
+            raise self._wrong(key, "a text without NUL characters")
+        return value
+
+    def _fill(self, key: str, text: str) -> str:
+        def value_of(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
+            value = self._environment.get(name)
+            if default is not None and not value:
+                return str(default)
+            if value is None:
+                raise Unusable(
+                    f"Server {self.name!r} needs the environment variable {name} for {key!r}, which is not set.",
+                    f"set {name} or write ${{{name}:-default}}",
+                )
+            if name not in _NOT_SECRET:
+                self.secrets.add(value)
+            return value
+
+        return _VARIABLE.sub(value_of, text)
+
+    def _wrong(self, key: str, wanted: str) -> Unusable:
+        return Unusable(f"Server {self.name!r}: {key!r} has the wrong type or value.", f"make it {wanted}")
+
+
+def server_config(entry: Entry) -> ServerConfig | None:
+    """The server an entry defines, None if it is disabled. Raises Unusable."""
+    if entry.flag("disabled"):
+        return None
+    defaults = ServerConfig(entry.name, StdioTransport(""))
+    return ServerConfig(
+        name=entry.name,
+        transport=_stdio(entry) if _kind(entry) == "stdio" else _http(entry),
+        trusted=entry.flag("trusted"),
+        system_instruction=entry.text("system_instruction"),
+        response_instruction=entry.text("response_instruction"),
+        auto_context_tool=entry.text("auto_context_tool"),
+        connect_timeout=entry.seconds("connect_timeout", defaults.connect_timeout),
+        tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
+    )
+
+
+def _kind(entry: Entry) -> Literal["stdio", "http"]:
+    match entry.text("transport") or entry.text("type"):
+        case "stdio":
+            return "stdio"
+        case "streamable_http" | "streamable-http" | "http":
+            return "http"
+        case "" if entry.has("command") and not entry.has("url"):
+            return "stdio"
+        case "" if entry.has("url") and not entry.has("command"):
+            return "http"
+        case "":
+            raise Unusable(
+                f"Server {entry.name!r} has neither or both of 'command' and 'url', and no 'transport'.",
+                "give it a command (stdio) or a url (streamable_http)",
+            )
+        case later if later in _LATER:
+            raise Unusable(
+                f"Server {entry.name!r}: the transport {later!r} is not available in this release.",
+                "use stdio or streamable_http",
+            )
+        case other:
+            raise Unusable(
+                f"Server {entry.name!r}: there is no transport {other[:40]!r}.", "use stdio or streamable_http"
+            )
+
+
+def _stdio(entry: Entry) -> Transport:
+    command = entry.filled("command")
+    if not command:
+        raise Unusable(f"Server {entry.name!r} has no 'command'.", "name the program that is the server")
+    return StdioTransport(command, entry.filled_list("args"), entry.filled_map("env"), entry.filled("cwd") or None)
+
+
+def _http(entry: Entry) -> Transport:
+    url = entry.filled("url")
+    try:
+        address = urlsplit(url)
+        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(char.isspace() for char in url):
+        raise Unusable(f"Server {entry.name!r}: 'url' is not an http or https address.", "write https://host/path")
+    headers = entry.filled_map("headers")
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+            raise Unusable(f"Server {entry.name!r}: 'headers.{name}' is not a valid header.", "use plain ASCII text")
+    return HttpTransport(url, headers)

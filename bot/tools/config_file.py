@@ -1,0 +1,122 @@
+"""The operator's file of MCP servers, `config/mcp_servers.json`.
+
+Called by the composition root, once. What is wrong with one server is that server's problem and never the others';
+only a file that cannot be read as such is an error. Nothing here starts or reaches a server.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bot.domain.servers import ServerConfig
+from bot.errors import SettingsError
+from bot.tools.config_entry import KNOWN_KEYS, Entry, Unusable, server_config
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SECTIONS = ("mcpServers", "servers")
+
+
+class ServerProblem(NamedTuple):
+    """A server that cannot be used as it is configured; `sentence` has cause and fix."""
+
+    name: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServersFile:
+    """What the file says. `secrets` are values that came from the environment and must never be shown."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    problems: tuple[ServerProblem, ...] = ()
+    warnings: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
+
+
+def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
+    """Read the file and fill in `${NAME}` and `${NAME:-default}` from `environment`.
+
+    A missing file means no servers. Servers with `disabled: true` are left out. Raises SettingsError if the file
+    cannot be read, is not JSON or has no object of servers in it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return ServersFile()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from error
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions."
+        ) from error
+    warnings: list[str] = []
+    section = _section(path, _parsed(path, text, warnings), warnings)
+    servers: list[ServerConfig] = []
+    problems: list[ServerProblem] = []
+    secrets: set[str] = set()
+    for name, value in section.items():
+        try:
+            entry = _entry(name, value, environment)
+            warnings += (f"{path}: server {name!r} has an unknown key {key!r}, it is ignored." for key in entry.unknown)
+            config = server_config(entry)
+        except Unusable as unusable:
+            problems.append(ServerProblem(name, f"{unusable.cause} Fix: {unusable.fix} (in {path})."))
+            continue
+        secrets |= entry.secrets
+        servers += () if config is None else (config,)
+    return ServersFile(tuple(servers), tuple(problems), tuple(warnings), frozenset(secrets))
+
+
+def _parsed(path: Path, text: str, warnings: list[str]) -> Any:
+    def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        warnings.extend(f"{path}: the key {key!r} appears twice, the last one counts." for key in _repeated(pairs))
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=without_repetition)
+    except json.JSONDecodeError as error:
+        raise SettingsError(
+            f"{path} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}.",
+            "Correct that line; a comma too many or too few is the usual reason.",
+        ) from error
+    except RecursionError as error:
+        raise SettingsError(f"{path} is nested too deeply to be read.", "Correct the file.") from error
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> Iterator[str]:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            yield key
+        seen.add(key)
+
+
+def _section(path: Path, document: Any, warnings: list[str]) -> Mapping[str, Any]:
+    example = 'Write {"mcpServers": {"name": {"command": "..."}}}.'
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} does not hold a JSON object.", example)
+    section_key = next((key for key in _SECTIONS if key in document), None)
+    warnings += (f"{path}: unknown key {key!r}, it is ignored." for key in document if key != section_key)
+    if section_key is None:
+        if document:
+            raise SettingsError(f'{path} has no "mcpServers".', example)
+        return {}
+    section = document[section_key]
+    if not isinstance(section, dict):
+        raise SettingsError(f"{path}: {section_key!r} is not an object of servers.", example)
+    return section
+
+
+def _entry(name: str, value: Any, environment: Mapping[str, str]) -> Entry:
+    if not _NAME.fullmatch(name):
+        raise Unusable(
+            f"The server name {name[:80]!r} is not usable.", "use 1 to 64 letters, digits, underscores and hyphens"
+        )
+    if not isinstance(value, dict):
+        raise Unusable(f"Server {name!r} is not an object.", 'write {"command": "..."} or {"url": "https://..."}')
+    return Entry(name, value, environment, unknown=tuple(key for key in value if key not in KNOWN_KEYS))

@@ -1,0 +1,96 @@
+"""The HTTP client under the MCP library: one failed request fails one call.
+
+Without it an error of one connection ends the library's client with everything in flight. It also notes, for the
+attempt that asked, the status of the answer and whether the request can have reached the server. Called by
+`transports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import httpx2
+from mcp.types import CONNECTION_CLOSED
+
+from bot.tools import attempts
+from bot.tools.attempts import Attempt
+
+_NEVER_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.LocalProtocolError,
+)
+_CONNECT_SECONDS = 10.0
+_WRITE_SECONDS = 30.0
+_READ_SECONDS = 300.0
+
+
+def http_client(headers: Mapping[str, str], longest_call: float) -> httpx2.AsyncClient:
+    """A client that sends these headers. A silence of five minutes ends a stream, and never a call of
+    `longest_call` seconds. Proxies of the environment are not used.
+    """
+    timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
+    return httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=_CallByCall())
+
+
+class _CallByCall(httpx2.AsyncBaseTransport):
+    """Turns a failed connection into an answer, and notes what happened."""
+
+    def __init__(self) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        attempt = attempts.current()
+        attempt.status, attempt.failure = None, ""
+        try:
+            response = await self._inner.handle_async_request(request)
+        except _NEVER_SENT as error:
+            attempt.sent = False
+            return _stand_in(request, attempt, error)
+        except httpx2.TransportError as error:
+            return _stand_in(request, attempt, error)
+        attempt.status = response.status_code
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Body(response.stream, attempt)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body whose breaking off is the kind of error that the library counts against this one request."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, attempt: Attempt) -> None:
+        self._inner = inner
+        self._attempt = attempt
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                yield chunk
+        except httpx2.TransportError as error:
+            self._attempt.failure = _phrase(error)
+            raise httpx2.StreamError(self._attempt.failure) from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _stand_in(request: httpx2.Request, attempt: Attempt, error: httpx2.TransportError) -> httpx2.Response:
+    attempt.failure = _phrase(error)
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": CONNECTION_CLOSED, "message": attempt.failure}}
+    return httpx2.Response(503, json=body, request=request)
+
+
+def _phrase(error: httpx2.TransportError) -> str:
+    match error:
+        case httpx2.ConnectTimeout():
+            return f"no connection within {_CONNECT_SECONDS:g} s"
+        case httpx2.ReadTimeout():
+            return "nothing came for too long"
+        case _:
+            return str(error) or type(error).__name__

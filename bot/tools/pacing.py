@@ -1,0 +1,36 @@
+"""How long a connection waits before it tries again, and similar times.
+
+A value given to every connection; tests give a fast one. All times are in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """The times of a connection.
+
+    `first_pause`, `factor`, `longest_pause`, `spread`: 5, 10, 20, 40, 60, 60 ... each up to a quarter more or less.
+    `quick_pause`: before the first try after a connection that had worked was lost.
+    `steady_after`: a connection that lived this long is forgiven its earlier failures.
+    `nudge_after`: a call shortens the pause, but never below this.
+    `patience`: how long a call waits for a connection that is being made.
+    `settle`: the least time between two listings that a server's notifications cause.
+    """
+
+    first_pause: float = 5.0
+    factor: float = 2.0
+    longest_pause: float = 60.0
+    spread: float = 0.25
+    quick_pause: float = 0.2
+    steady_after: float = 30.0
+    nudge_after: float = 1.0
+    patience: float = 5.0
+    settle: float = 1.0
+
+    def pause(self, failures: int, chance: float) -> float:
+        """The wait after so many failures in a row (at least one). `chance` is a random number in [0, 1)."""
+        planned = min(self.first_pause * self.factor ** (failures - 1), self.longest_pause)
+        return planned * (1 + self.spread * (2 * chance - 1))

@@ -1,0 +1,122 @@
+"""Why a server is not there, as a sentence with cause and fix.
+
+Called by `connection`. What the library and the operating system raise goes in; people read what comes out, after
+the connection has taken the secrets out of it.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from mcp import MCPError
+from mcp.types import CONNECTION_CLOSED
+
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.tools.attempts import Attempt
+from bot.tools.results import error_text
+
+_QUOTED_LINES = 3
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first error inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def status_phrase(status: int) -> str:
+    """`500 Internal Server Error`, or the number alone where it has no name."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def address(url: str) -> str:
+    """An address without what may be secret in it: credentials, query and fragment."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def refused_status(server: str, status: int) -> str:
+    """The words for an HTTP status that is an error, with a fix where there is an obvious one (checklist O 209)."""
+    match status:
+        case 401 | 403:
+            fix = f" Fix: check the headers of server {server}."
+        case 404 | 405 | 410:
+            fix = f" Fix: check that the url of server {server} is a streamable HTTP endpoint."
+        case _:
+            return f"MCP server request failed: {status_phrase(status)}"
+    return f"MCP server request failed: {status_phrase(status)}.{fix}"
+
+
+def not_in_time(config: ServerConfig, words: tuple[str, ...]) -> str:
+    """The sentence for a server that was silent while connecting."""
+    what = (
+        "that it speaks MCP on its standard output"
+        if isinstance(config.transport, StdioTransport)
+        else "that an MCP server listens at its url"
+    )
+    return (
+        f"Server {config.name} did not answer within {config.connect_timeout:g} s.{_quoted(words)} "
+        f"Fix: check {what}, or raise its connect_timeout."
+    )
+
+
+def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> str:
+    """The sentence for a server that was there and went."""
+    return f"The connection to server {config.name} was lost.{_quoted(words)} It is being made again."
+
+
+def connect_failure(config: ServerConfig, error: BaseException, attempt: Attempt, words: tuple[str, ...]) -> str:
+    """The sentence for an error that ended a connection or kept it from being made."""
+    cause = root_cause(error)
+    if isinstance(cause, TimeoutError):
+        return not_in_time(config, words)
+    match config.transport:
+        case StdioTransport() as process:
+            known = _process_failure(config.name, process, cause, words)
+        case HttpTransport(url=url):
+            known = _http_failure(config.name, url, attempt)
+    if known:
+        return known
+    said = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
+    return f"Server {config.name} could not be used: {said[:500].rstrip('.')}. Fix: check that it is an MCP server."
+
+
+def _process_failure(server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]) -> str:
+    if isinstance(cause, MCPError) and cause.code == CONNECTION_CLOSED:
+        return (
+            f"Server {server} ended while it was starting.{_quoted(words)} "
+            f"Fix: run its command ({process.command}) by hand and read what it says."
+        )
+    if isinstance(cause, OSError | ValueError):
+        return _not_started(server, process.command, process.cwd, cause)
+    return ""
+
+
+def _http_failure(server: str, url: str, attempt: Attempt) -> str:
+    if attempt.failure:
+        return (
+            f"Server {server} cannot be reached at {address(url)}: {attempt.failure.rstrip('.')}. "
+            f"Fix: start it, or correct its url."
+        )
+    if attempt.status is not None and attempt.status >= 400:
+        said = refused_status(server, attempt.status)
+        return said if "Fix:" in said else f"Server {server}: {said}. Fix: look at its log."
+    return ""
+
+
+def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> str:
+    if isinstance(cause, FileNotFoundError) and cwd is not None and cause.filename == cwd:
+        return f"The folder {cwd} of server {server} does not exist. Fix: create it or correct its cwd."
+    if isinstance(cause, FileNotFoundError):
+        return f"The command {command} of server {server} was not found. Fix: install it or correct its command."
+    why = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return f"The command {command} of server {server} could not be started: {why}. Fix: correct its command."
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return f' Its last words: "{" / ".join(words[-_QUOTED_LINES:])}".' if words else ""

@@ -1,0 +1,280 @@
+"""A fake model service on a real loopback socket: Chat Completions or Messages, streamed as the vendors stream them.
+
+It runs in a thread with a loop of its own, so that it serves async tests and programs in other processes alike:
+
+    with FakeLanguageModel("openai", Say(calls=(Call("get_weather", {"city": "Oslo"}),)), Say("Rain.")) as model:
+        ...  # model.base_url, model.requests
+
+Replies are taken from the script in order; when it is used up, the rule answers, a function from the request to a
+reply. A request that the real service would refuse is refused here too, and noted in `refusals`. A request for which
+there is no reply, or a rule that fails, fails the test when the service is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from http import HTTPStatus
+from threading import Thread
+from types import TracebackType
+from typing import Any, Protocol
+
+from tests.fakes import llm_anthropic, llm_openai
+from tests.fakes.llm_script import (
+    Api,
+    Call,
+    Cut,
+    ErrorEvent,
+    Frames,
+    Gate,
+    Hold,
+    Raw,
+    Reply,
+    Request,
+    Rule,
+    Say,
+    Silence,
+    Slow,
+    Status,
+    Tokens,
+)
+
+__all__ = [
+    "Api",
+    "Call",
+    "Cut",
+    "ErrorEvent",
+    "FakeLanguageModel",
+    "Gate",
+    "Hold",
+    "Raw",
+    "Reply",
+    "Request",
+    "Rule",
+    "Say",
+    "Silence",
+    "Slow",
+    "Status",
+    "Tokens",
+]
+
+
+class _Protocol(Protocol):
+    """What the two fakes' modules have in common."""
+
+    PATH: str
+
+    def frames(self, say: Say, request: Request, number: int) -> Frames: ...
+    def event(self, data: Any) -> bytes: ...
+    def error_event(self, error: ErrorEvent) -> bytes: ...
+    def error_body(self, status: Status) -> dict[str, Any]: ...
+    def complaint(self, request: Request) -> Status | None: ...
+
+
+class FakeLanguageModel:
+    """The service. A context manager for sync and async tests alike."""
+
+    def __init__(self, api: Api, *replies: Reply, rule: Rule | None = None) -> None:
+        self.api: Api = api
+        self.requests: list[Request] = []
+        self.refusals: list[str] = []
+        self._protocol: _Protocol = llm_openai if api == "openai" else llm_anthropic
+        self._script = deque(replies)
+        self._rule = rule
+        self._failures: list[BaseException] = []
+        self._served = 0
+        self._port = 0
+        self._thread = Thread(target=lambda: asyncio.run(self._serve()), name=f"fake {api}", daemon=True)
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._over = asyncio.Event()
+
+    @property
+    def base_url(self) -> str:
+        """The address as the vendor's client wants it."""
+        return f"http://127.0.0.1:{self._port}" + ("/v1" if self.api == "openai" else "")
+
+    def script(self, *replies: Reply) -> None:
+        """Answer the next requests with these."""
+        self._script.extend(replies)
+
+    def __enter__(self) -> FakeLanguageModel:
+        self._thread.start()
+        self._ready.result(timeout=10)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ready.result().call_soon_threadsafe(self._over.set)
+        self._thread.join(timeout=10)
+        for failure in self._failures:
+            if error is None:
+                raise AssertionError(f"the fake model service failed: {failure!r}") from failure
+            error.add_note(f"The fake model service failed: {failure!r}")
+
+    async def _serve(self) -> None:
+        connections: set[asyncio.Task[None]] = set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._connection(_Connection(reader, writer)))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        self._port = server.sockets[0].getsockname()[1]
+        self._ready.set_result(asyncio.get_running_loop())
+        await self._over.wait()
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _connection(self, connection: _Connection) -> None:
+        try:
+            while (request := await connection.request(self.api)) is not None:
+                await self._answer(connection, request)
+        except ConnectionError:
+            pass
+        except Exception as error:  # noqa: BLE001  whatever a test's rule raises must reach the test
+            self._failures.append(error)
+        finally:
+            connection.close()
+
+    async def _answer(self, connection: _Connection, request: Request) -> None:
+        self.requests.append(request)
+        reply = self._reply(request)
+        try:
+            await self._play(connection, request, reply)
+        except ConnectionError:
+            if not request.gone.done():
+                request.gone.set_result(None)
+            raise
+
+    def _reply(self, request: Request) -> Reply:
+        if request.path != self._protocol.PATH:
+            return Status(404, f"Unknown request URL: {request.path}", "invalid_request_error")
+        if complaint := self._protocol.complaint(request):
+            self.refusals.append(complaint.message)
+            return complaint
+        self._served += 1
+        if self._script:
+            return self._script.popleft()
+        if self._rule is None:
+            self._failures.append(AssertionError("a request came for which the script has no reply"))
+            return Status(400, "The script has no more replies.", "invalid_request_error")
+        return self._rule(request)
+
+    async def _play(self, connection: _Connection, request: Request, reply: Reply) -> None:
+        match reply:
+            case Status():
+                await connection.send_error(reply, self._protocol.error_body(reply))
+            case Silence():
+                await connection.hold(asyncio.Event().wait())
+            case Raw(events):
+                await connection.stream([self._protocol.event(each) for each in events])
+            case Say():
+                await connection.stream(self._frames(reply, request).whole)
+            case Slow(say, pause):
+                await connection.stream(self._frames(say, request).whole, pause=pause)
+            case ErrorEvent(reply=say):
+                await connection.stream([*self._frames(say, request).body, self._protocol.error_event(reply)])
+            case Cut(say, politely):
+                await connection.stream(self._frames(say, request).body, end=politely)
+                if not politely:
+                    connection.drop()
+            case Hold(say, gate):
+                await self._play_held(connection, self._frames(say, request), gate)
+
+    @staticmethod
+    async def _play_held(connection: _Connection, frames: Frames, gate: Gate) -> None:
+        await connection.stream(frames.body, end=False)
+        if not gate.reached.done():
+            gate.reached.set_result(None)
+        await connection.hold(_opened(gate))
+        await connection.stream(frames.ending, begin=False)
+
+    def _frames(self, say: Say, request: Request) -> Frames:
+        return self._protocol.frames(say, request, self._served)
+
+
+async def _opened(gate: Gate) -> None:
+    # Not `wrap_future`: a client that hangs up would cancel the gate with it, and let the next one through.
+    loop, opened = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_gate: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the service may be gone by then
+            loop.call_soon_threadsafe(opened.set)
+
+    gate.opened.add_done_callback(wake)
+    await opened.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """HTTP/1.1, as little of it as the clients need. Raises ConnectionError when the client has gone."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def request(self, api: Api) -> Request | None:
+        try:
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.IncompleteReadError:
+            return None
+        first, *lines = head.rstrip().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        return Request(api, first.split(" ")[1], headers, json.loads(body or b"{}"))
+
+    async def send_error(self, status: Status, body: dict[str, Any]) -> None:
+        content = (json.dumps(body) if status.body is None else status.body).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(content)), **status.headers}
+        await self._write(self._head(status.status, headers) + content)
+
+    async def stream(
+        self, frames: Iterable[bytes], *, begin: bool = True, end: bool = True, pause: float = 0.0
+    ) -> None:
+        if begin:
+            headers = {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"}
+            await self._write(self._head(200, headers))
+        for frame in frames:
+            await self._write(b"%x\r\n%s\r\n" % (len(frame), frame))
+            if pause:
+                await self.hold(asyncio.sleep(pause))
+        if end:
+            await self._write(b"0\r\n\r\n")
+
+    async def hold(self, until: Coroutine[Any, Any, object]) -> None:
+        """Wait for something while watching whether the client is still there."""
+        waiting = asyncio.create_task(until)
+        hung_up = asyncio.create_task(self.reader.read(1))
+        try:
+            await asyncio.wait({waiting, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+            if hung_up.done():
+                raise ConnectionResetError("the client has gone")
+        finally:
+            for task in (waiting, hung_up):
+                task.cancel()
+            await asyncio.gather(waiting, hung_up, return_exceptions=True)
+
+    def drop(self) -> None:
+        self.writer.transport.abort()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.writer.close()
+
+    @staticmethod
+    def _head(status: int, headers: dict[str, str]) -> bytes:
+        known = {each.value: each.phrase for each in HTTPStatus}
+        lines = [f"HTTP/1.1 {status} {known.get(status, 'Overloaded')}"]
+        return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
+
+    async def _write(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()

@@ -1,0 +1,73 @@
+"""Talking to a provider through the vendor's real client and a fake service on a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from bot.domain.completions import Completion, ModelEvent, ModelRequest
+from bot.domain.messages import Message, user
+from bot.domain.tools import Tool
+from bot.llm import anthropic, openai_chat
+from bot.ports import LanguageModel
+from tests.fakes.llm import Api, FakeLanguageModel, Reply, Rule
+
+KEY = "sk-test-0123456789abcdef"
+MODEL = "model-under-test"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An implementation of the port that talks to a service: which fake it needs and how it is made."""
+
+    api: Api
+    variables: str
+    create: Callable[[str], LanguageModel]
+
+
+OPENAI_CHAT = Provider(
+    "openai", "OPENAI", lambda address: openai_chat.create(openai_chat.Config(MODEL, KEY, base_url=address))
+)
+ANTHROPIC = Provider(
+    "anthropic", "ANTHROPIC", lambda address: anthropic.create(anthropic.Config(MODEL, KEY, base_url=address))
+)
+
+PROVIDERS = (OPENAI_CHAT, ANTHROPIC)
+"""Every implementation that talks to a service: the contract is asked of each."""
+EACH_PROVIDER = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.api)
+
+
+@asynccontextmanager
+async def talking(
+    provider: Provider, *replies: Reply, rule: Rule | None = None
+) -> AsyncIterator[tuple[LanguageModel, FakeLanguageModel]]:
+    """A model and the service it talks to."""
+    with FakeLanguageModel(provider.api, *replies, rule=rule) as service:
+        model = provider.create(service.base_url)
+        try:
+            yield model, service
+        finally:
+            await model.close()
+
+
+def asking(*messages: Message, tools: tuple[Tool, ...] = ()) -> ModelRequest:
+    """A request, with a question if there is nothing else."""
+    return ModelRequest(messages or (user("How is the weather?"),), tools)
+
+
+async def events(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
+    """Everything the model yields for a request."""
+    stream = cast("AsyncGenerator[ModelEvent]", model.stream(request or asking()))
+    async with aclosing(stream):
+        return [event async for event in stream]
+
+
+async def complete(model: LanguageModel, request: ModelRequest | None = None) -> Completion:
+    """The completion that ends a stream."""
+    last = (await events(model, request))[-1]
+    assert isinstance(last, Completion)
+    return last

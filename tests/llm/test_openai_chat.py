@@ -1,0 +1,238 @@
+"""Chat Completions as compatible servers really speak it, and what is OpenAI's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bot.domain.completions import Limits, ModelRequest, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant, tool_results, user
+from bot.errors import ModelRejected, ModelUnavailable
+from bot.llm import openai_chat
+from bot.llm.openai_chat_request import request_body
+from tests.fakes.llm import ErrorEvent, Raw, Reply, Say, Status
+from tests.llm.conversation import KEY, MODEL, OPENAI_CHAT, asking, complete, events, talking
+
+PNG = b"\x89PNG"
+
+
+def chunk(delta: Mapping[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+def part(name: str = "", text: str = "", **more: Any) -> dict[str, Any]:
+    return {**more, "function": {**({"name": name} if name else {}), "arguments": text}}
+
+
+async def calls_of(*fragments: dict[str, Any], finish: str = "tool_calls") -> list[tuple[str, str, dict[str, Any]]]:
+    """What becomes of tool call fragments, each in a chunk of its own."""
+    chunks = [chunk({"tool_calls": [fragment]}) for fragment in fragments]
+    async with talking(OPENAI_CHAT, Raw((*chunks, chunk({}, finish), "[DONE]"))) as (model, _):
+        completion = await complete(model)
+    assert completion.stop is StopReason.TOOLS
+    return [(call.id, call.name, dict(call.arguments)) for call in completion.message.tool_calls]
+
+
+async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+    assert await calls_of(part("look", '{"n": ', id="a"), part("", "1}", id="a"), part("look", '{"n": 2}', id="b")) == [
+        ("a", "look", {"n": 1}),
+        ("b", "look", {"n": 2}),
+    ]
+
+
+async def test_whole_calls_without_index_and_id_get_ids_of_their_own() -> None:
+    found = await calls_of(part("look", '{"n": 1}'), part("look", '{"n": 2}'))
+    assert found == [("call_1", "look", {"n": 1}), ("call_2", "look", {"n": 2})]
+
+
+async def test_calls_that_share_an_index_are_told_apart_by_their_ids() -> None:
+    found = await calls_of(part("look", '{"n": 1}', index=0, id="a"), part("look", '{"n": 2}', index=0, id="b"))
+    assert found == [("a", "look", {"n": 1}), ("b", "look", {"n": 2})]
+
+
+async def test_a_new_id_with_every_fragment_makes_no_new_calls() -> None:
+    found = await calls_of(part("look", '{"n"', index=0, id="a"), part("", ": 1}", index=0, id="b"))
+    assert found == [("a", "look", {"n": 1})]
+
+
+async def test_a_name_that_is_repeated_is_not_doubled() -> None:
+    found = await calls_of(part("look", '{"n"', index=0, id="a"), part("look", ": 1}", index=0, id="a"))
+    assert found == [("a", "look", {"n": 1})]
+
+
+async def test_fragments_of_two_calls_may_take_turns() -> None:
+    found = await calls_of(
+        part("one", "", index=0, id="a"),
+        part("two", "", index=1, id="b"),
+        part("", '{"n": 1', index=0),
+        part("", '{"n": 2}', index=1),
+        part("", "}", index=0),
+    )
+    assert found == [("a", "one", {"n": 1}), ("b", "two", {"n": 2})]
+
+
+async def test_an_id_given_twice_is_made_unique() -> None:
+    found = await calls_of(part("one", "", index=0, id="same"), part("two", "", index=1, id="same"))
+    assert [name for _, name, _ in found] == ["one", "two"]
+    assert len({call_id for call_id, _, _ in found}) == 2
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "eos"])
+async def test_calls_decide_whatever_the_finish_reason_is_called(finish: str) -> None:
+    assert await calls_of(part("look", "{}", index=0, id="a"), finish=finish) == [("a", "look", {})]
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+async def test_reasoning_is_understood_under_both_its_names(name: str) -> None:
+    async with talking(OPENAI_CHAT, Raw((chunk({name: "Hm."}), chunk({"content": "Yes."}, "stop")))) as (model, _):
+        deltas = (await events(model))[:2]
+    assert deltas == [ReasoningDelta("Hm."), TextDelta("Yes.")]
+
+
+async def test_a_refusal_is_text_with_its_own_stop() -> None:
+    async with talking(OPENAI_CHAT, Raw((chunk({"refusal": "I will not."}), chunk({}, "stop")))) as (model, _):
+        completion = await complete(model)
+    assert completion.message == assistant("I will not.")
+    assert completion.stop is StopReason.REFUSED
+
+
+async def test_missing_and_null_fields_are_tolerated() -> None:
+    chunks = (
+        {"choices": None},
+        {"choices": [{"index": 0}]},
+        chunk(None),
+        chunk({"content": None, "tool_calls": None}),
+        chunk({"content": 7, "tool_calls": []}),
+        chunk({"content": "Rain."}),
+        chunk(None, "stop", usage={"prompt_tokens": 3, "completion_tokens": None, "prompt_tokens_details": None}),
+    )
+    async with talking(OPENAI_CHAT, Raw(chunks)) as (model, _):
+        completion = await complete(model)
+    assert completion.message == assistant("Rain.")
+    assert completion.usage == Usage(3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"choices": 5, "usage": "much"},
+        {"choices": {"a": 1}, "usage": {"prompt_tokens": "7", "prompt_tokens_details": 7}},
+        {"choices": ["text", 7, None, {"delta": "text", "finish_reason": 7}]},
+        {"choices": [{"delta": {"content": ["a"], "tool_calls": "look", "refusal": {}}}]},
+        {
+            "choices": [
+                {"delta": {"tool_calls": [{"index": "0", "id": 7, "function": "look"}]}, "finish_reason": "length"}
+            ]
+        },
+    ],
+)
+async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> None:
+    async with talking(OPENAI_CHAT, Raw((odd, chunk({"content": "Rain."}, "length")))) as (model, _):
+        assert (await complete(model)).message == assistant("Rain.")
+
+
+async def test_a_stream_without_done_is_complete_once_it_gave_a_finish_reason() -> None:
+    async with talking(OPENAI_CHAT, Raw((chunk({"content": "Rain."}), chunk({}, "stop")))) as (model, _):
+        assert (await complete(model)).message.text == "Rain."
+
+
+async def test_images_are_sent_as_data_and_named_where_only_text_goes() -> None:
+    image = ImagePart(PNG, "image/png")
+    transcript = (
+        Message(Role.USER, (TextPart("This?"), image)),
+        assistant("", ToolCall("c", "look")),
+        tool_results(ToolResult("c", (TextPart("Seen:"), image), is_error=True)),
+    )
+    async with talking(OPENAI_CHAT, Say("A cat.")) as (model, service):
+        await complete(model, asking(*transcript))
+    question, call, result = service.requests[0].messages
+    assert question["content"] == [
+        {"type": "text", "text": "This?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+    ]
+    assert call["content"] is None
+    assert result["content"] == "Error: Seen:\n[Image: image/png]"
+
+
+async def test_system_messages_stay_where_they_are() -> None:
+    transcript = (Message(Role.SYSTEM, (TextPart("A"),)), user("B"), Message(Role.SYSTEM, (TextPart("C"),)))
+    async with talking(OPENAI_CHAT, Say("D")) as (model, service):
+        await complete(model, asking(*transcript))
+    assert [(m["role"], m["content"]) for m in service.requests[0].messages] == [
+        ("system", "A"),
+        ("user", "B"),
+        ("system", "C"),
+    ]
+
+
+def test_the_vendor_knows_the_token_limit_by_another_name() -> None:
+    request = ModelRequest((user("Hi"),), limits=Limits(max_tokens=9))
+    body = request_body(request, MODEL, own_address=True)
+    assert body["max_completion_tokens"] == 9
+    assert "max_tokens" not in body
+    assert body["stream_options"] == {"include_usage": True}
+
+
+async def test_an_account_without_credit_is_not_asked_again() -> None:
+    reply = Status(429, "You exceeded your current quota.", "insufficient_quota", code="insufficient_quota")
+    async with talking(OPENAI_CHAT, reply) as (model, _):
+        with pytest.raises(ModelRejected, match="credit"):
+            await events(model)
+
+
+async def test_a_request_too_large_for_the_rate_is_not_sent_again() -> None:
+    reply = Status(413, "Request too large: tokens per minute.", "tokens", code="rate_limit_exceeded")
+    async with talking(OPENAI_CHAT, reply) as (model, _):
+        with pytest.raises(ModelRejected, match="Request too large"):
+            await events(model)
+
+
+async def test_a_transcript_that_is_too_long_says_what_to_do() -> None:
+    reply = Status(400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded")
+    async with talking(OPENAI_CHAT, reply) as (model, _):
+        with pytest.raises(ModelRejected, match="new conversation"):
+            await events(model)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (ErrorEvent("BadRequestError", code=400), ModelRejected),
+        (ErrorEvent("InternalServerError", code=500), ModelUnavailable),
+        (ErrorEvent("server_error", code=None), ModelUnavailable),
+        (ErrorEvent("requests", code="rate_limit_exceeded"), ModelUnavailable),
+        (ErrorEvent("odd", code=7), ModelUnavailable),
+        (Raw(({"error": {"type": {"a": 1}, "message": ["odd"], "code": [7]}},)), ModelUnavailable),
+        (Raw(({"error": "odd"},)), ModelUnavailable),
+    ],
+)
+async def test_an_error_event_is_read_by_its_code(event: Reply, kind: type[Exception]) -> None:
+    async with talking(OPENAI_CHAT, event) as (model, _):
+        with pytest.raises(kind):
+            await events(model)
+
+
+async def test_a_server_without_keys_is_asked_without_a_key() -> None:
+    async with talking(OPENAI_CHAT, Say("Hi.")) as (_, service):
+        model = openai_chat.create(openai_chat.Config(MODEL, "", base_url=service.base_url))
+        assert (await complete(model)).message.text == "Hi."
+        await model.close()
+
+
+def test_only_the_vendor_is_known_to_see_images() -> None:
+    def sees(address: str | None) -> bool:
+        return openai_chat.create(openai_chat.Config(MODEL, KEY, address)).capabilities.images
+
+    assert sees(None)
+    assert not sees("http://localhost:11434/v1")
+
+
+def test_a_configuration_does_not_show_its_key() -> None:
+    assert KEY not in repr(openai_chat.Config(MODEL, KEY))
+
+
+def test_environment_variables_do_not_change_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "not an address")
+    assert openai_chat.create(openai_chat.Config(MODEL, KEY)).capabilities.images

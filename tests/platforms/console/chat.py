@@ -1,0 +1,80 @@
+"""The interactive chat on a pseudo-terminal with a scripted engine behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.console import Streams, on_screen
+from bot.platforms.console.opening import Opening
+from bot.platforms.console.person import Person
+from bot.ports import Commands, FrontDoor
+from tests.platforms.console.scripted import Script, ScriptedCommands, ScriptedEngine
+from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal
+
+T = TypeVar("T")
+ENVIRON = {"TERM": "xterm-256color"}
+
+
+@dataclass
+class Chat:
+    """A chat that runs."""
+
+    terminal: PseudoTerminal
+    engine: ScriptedEngine
+    commands: ScriptedCommands
+    task: asyncio.Task[int]
+
+    async def code(self) -> int:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return await self.task
+
+    async def type(self, text: str) -> None:
+        await self.terminal.prompts()
+        self.terminal.press(f"{text}\r")
+
+
+def now(value: T) -> asyncio.Future[T]:
+    """Something that is there already."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future
+
+
+@asynccontextmanager
+async def chatting(
+    scripts: dict[str, Script] | None = None,
+    *,
+    engine: asyncio.Future[FrontDoor] | None = None,
+    opening: asyncio.Future[Opening] | None = None,
+    commands: ScriptedCommands | None = None,
+    environ: dict[str, str] | None = None,
+    approve: ApproveMode = ApproveMode.ASK,
+    history: Path | None = None,
+    size: tuple[int, int] = (80, 24),
+    quiet_seconds: float = 0.0,
+) -> AsyncIterator[Chat]:
+    """A running chat; it is cancelled at the end, and nothing may be left over."""
+    async with PseudoTerminal(*size) as terminal:
+        scripted, scripted_commands = ScriptedEngine(scripts), commands or ScriptedCommands()
+        streams = Streams(terminal.stdin, terminal.stdout, io.StringIO(), environ or ENVIRON)
+        form = on_screen(
+            Person("ana"), streams, model="demo model", approve=approve, history=history, quiet_seconds=quiet_seconds
+        )
+        scripted.surface = form.surface
+        front_door: asyncio.Future[FrontDoor] = now(scripted) if engine is None else engine
+        offered: asyncio.Future[Commands] = now(scripted_commands)
+        start = now(Opening("c1")) if opening is None else opening
+        task = asyncio.create_task(form.listener.run(front_door, offered, start))
+        try:
+            yield Chat(terminal, scripted, scripted_commands, task)
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            await scripted.close()

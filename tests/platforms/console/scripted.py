@@ -1,0 +1,186 @@
+"""An engine that plays a script: what the terminal asks is recorded, what it shows is decided by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from bot.domain.approvals import AlreadySettled, Approval, Decision, Settled, Settlement, Verdict
+from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.console.surface import ConsoleSurface
+
+ANA = Author("console", "ana", "ana")
+
+
+def a_turn(turn_id: str = "t1", text: str = "hello", conversation: str = "c1", **changes: Any) -> Turn:
+    key = ConversationKey("console", "local", "ana", conversation)
+    turn = Turn(turn_id, key, 1, ANA, Question(text), TurnStatus.RUNNING, 0.0)
+    return dataclasses.replace(turn, **changes)
+
+
+def a_call(n: int, status: StepStatus, result: str | None = None, **changes: Any) -> ToolStep:
+    step = ToolStep(
+        n=n,
+        call=ToolCall(f"call-{n}", "notes__add_note", changes.pop("arguments", {"text": "Buy milk"})),
+        tool=ToolRef("notes", "add_note", read_only=False, destructive=False),
+        status=status,
+        result=None if result is None else ToolResult(f"call-{n}", (TextPart(result),)),
+    )
+    return dataclasses.replace(step, **changes)
+
+
+def an_approval(approval_id: str = "apr-12345678", **changes: Any) -> Approval:
+    return dataclasses.replace(Approval(approval_id, 1, "f", ANA, expires_in=1800.0), **changes)
+
+
+class ScriptedTurn:
+    """One turn under the script's control; every method shows a view."""
+
+    def __init__(self, engine: ScriptedEngine, turn: Turn) -> None:
+        self.engine = engine
+        self.turn = turn
+        self.steps: list[Step] = []
+        self.settled: dict[str, asyncio.Future[Decision]] = {}
+        self.revision = 0
+
+    async def show(self, **moment: Any) -> None:
+        self.revision += 1
+        view = TurnView(self.turn, tuple(self.steps), self.revision, **moment)
+        async for _drawn in self.engine.surface.show(view, {}):
+            pass
+
+    async def stream(self, *texts: str) -> None:
+        for text in texts:
+            await self.show(streaming=text)
+
+    async def say(self, text: str, *notes: str) -> None:
+        self.steps.append(ModelStep(len(self.steps), assistant(text), notes=notes))
+        await self.show()
+
+    async def call(self, status: StepStatus, result: str | None = None, **changes: Any) -> int:
+        n = len(self.steps)
+        self.steps.append(a_call(n, status, result, **changes))
+        await self.show()
+        return n
+
+    async def update(self, n: int, **changes: Any) -> None:
+        if "result" in changes:
+            changes["result"] = ToolResult(f"call-{n}", (TextPart(changes["result"]),))
+        step = self.steps[n]
+        assert isinstance(step, ToolStep)
+        self.steps[n] = dataclasses.replace(step, **changes)
+        await self.show()
+
+    async def decided(self, approval_id: str) -> Decision:
+        return await self.settled.setdefault(approval_id, asyncio.get_running_loop().create_future())
+
+    async def end(self, text: str = "", status: TurnStatus = TurnStatus.DONE, failure: str = "") -> None:
+        if text:
+            self.steps.append(ModelStep(len(self.steps), assistant(text)))
+        self.turn = dataclasses.replace(self.turn, status=status, failure=failure)
+        await self.show()
+
+    async def ask(self, approval: Approval, **changes: Any) -> tuple[int, Decision]:
+        """Ask for an approval, and apply what was decided."""
+        n = await self.call(StepStatus.AWAITING, approval=approval, **changes)
+        return n, await self.apply(n, approval)
+
+    async def apply(self, n: int, approval: Approval) -> Decision:
+        decision = await self.decided(approval.id)
+        settled = dataclasses.replace(approval, decided_by=decision.by.name, reason=decision.reason)
+        denied = decision.verdict is Verdict.DENY
+        await self.update(n, status=StepStatus.DENIED if denied else StepStatus.STARTED, approval=settled)
+        if not denied:
+            await self.update(n, status=StepStatus.DONE, result="Added note 3")
+        return decision
+
+
+Script = Callable[[ScriptedTurn], Awaitable[None]]
+
+
+async def echo(turn: ScriptedTurn) -> None:
+    """The script for everything that has none."""
+    await turn.end(f"You said: {turn.turn.question.text}")
+
+
+class ScriptedEngine:
+    """A front door; `scripts` says what happens for which text."""
+
+    surface: ConsoleSurface
+
+    def __init__(self, scripts: dict[str, Script] | None = None) -> None:
+        self.scripts = scripts or {}
+        self.received: list[InboundMessage] = []
+        self.decisions: list[Decision] = []
+        self.stops: list[str] = []
+        self.answers: list[Settlement] = []
+        """What `decide` says, in order; then it accepts everything."""
+        self.turns: dict[str, ScriptedTurn] = {}
+        self.stopping = asyncio.Event()
+        self.stopping.set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def receive(self, message: InboundMessage) -> Receipt:
+        self.received.append(message)
+        turn_id = f"t{len(self.received)}"
+        turn = a_turn(turn_id, message.text, message.conversation.thread)
+        self.play(turn, self.scripts.get(message.text, echo))
+        return Receipt(turn_id)
+
+    def play(self, turn: Turn, script: Script) -> ScriptedTurn:
+        playing = self.turns[turn.id] = ScriptedTurn(self, turn)
+        self._tasks[turn.id] = asyncio.create_task(self._play(playing, script))
+        return playing
+
+    async def decide(self, decision: Decision, member: Member) -> Settlement:
+        self.decisions.append(decision)
+        settlement = self.answers.pop(0) if self.answers else Settled(decision.verdict)
+        if isinstance(settlement, Settled):
+            for turn in self.turns.values():
+                future = turn.settled.setdefault(decision.approval_id, asyncio.get_running_loop().create_future())
+                if future.done():
+                    return AlreadySettled("Already decided.")
+                future.set_result(decision)
+        return settlement
+
+    async def stop(self, turn_id: str, by: Author) -> bool:
+        self.stops.append(turn_id)
+        await self.stopping.wait()
+        self._tasks[turn_id].cancel()
+        await asyncio.wait((self._tasks[turn_id],))
+        await self.turns[turn_id].end(status=TurnStatus.CANCELLED)
+        return True
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        results = await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _play(self, turn: ScriptedTurn, script: Script) -> None:
+        await script(turn)
+
+
+class ScriptedCommands:
+    """Commands that answer with what they are given."""
+
+    def __init__(self, *replies: Reply | Form, words: Sequence[str] = ()) -> None:
+        self.replies = replies
+        self.words = words
+        self.requests: list[Invocation | Submission] = []
+
+    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        self.requests.append(request)
+        for reply in self.replies:
+            yield reply
+
+    def complete(self, text: str) -> Sequence[str]:
+        return self.words

@@ -1,0 +1,110 @@
+"""A real pseudo-terminal with a screen behind it that can be read: what a person would see."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import Callable
+from types import TracebackType
+from typing import TextIO
+
+import pyte
+
+LIMIT_SECONDS = 10.0
+
+
+class PseudoTerminal:
+    """The program's end are `stdin` and `stdout`; ours reads the screen and presses keys."""
+
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
+        self._ours, theirs = pty.openpty()
+        self._theirs = theirs
+        self.stdin: TextIO = os.fdopen(os.dup(theirs), "r", encoding="utf-8")
+        self.stdout: TextIO = os.fdopen(os.dup(theirs), "w", encoding="utf-8")
+        self.raw = b""
+        self._screen = pyte.HistoryScreen(columns, rows, history=2000, ratio=0.5)
+        self._stream = pyte.ByteStream(self._screen)
+        self._changed = asyncio.Event()
+        self._size(columns, rows)
+        self.modes = termios.tcgetattr(theirs)
+        os.set_blocking(self._ours, False)
+
+    async def __aenter__(self) -> PseudoTerminal:
+        asyncio.get_running_loop().add_reader(self._ours, self._read)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        asyncio.get_running_loop().remove_reader(self._ours)
+        self.stdin.close()
+        self.stdout.close()
+        os.close(self._theirs)
+        os.close(self._ours)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on the screen, without the empty lines at its end."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
+
+    @property
+    def text(self) -> str:
+        """Everything that was ever printed for good, and the screen."""
+        scrolled = [
+            "".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in self._screen.history.top
+        ]
+        return "\n".join([*scrolled, *self.lines])
+
+    @property
+    def restored(self) -> bool:
+        """The terminal is in the mode it was in, with its cursor visible."""
+        return termios.tcgetattr(self._theirs)[:4] == self.modes[:4] and not self._screen.cursor.hidden
+
+    @property
+    def colours(self) -> set[str]:
+        """The colours on the screen."""
+        return {cell.fg for row in self._screen.buffer.values() for cell in row.values()} - {"default"}
+
+    def press(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._screen.resize(rows, columns)
+        self._size(columns, rows)
+        os.kill(os.getpid(), signal.SIGWINCH)
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something is on the screen."""
+        try:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"never saw {what}; the screen is\n{self.text}") from None
+
+    async def shows(self, *texts: str) -> None:
+        for text in texts:
+            await self.until(lambda text=text: text in self.text, repr(text))  # type: ignore[misc]
+
+    async def hides(self, text: str) -> None:
+        await self.until(lambda: text not in "\n".join(self.lines), f"{text!r} go away")
+
+    async def prompts(self, text: str = "") -> None:
+        """Wait until the last line is the prompt and the text in it."""
+        wanted = f"› {text}".rstrip()
+        await self.until(lambda: self.lines[-1] == wanted, f"the prompt {wanted!r}")
+
+    def _size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _read(self) -> None:
+        data = os.read(self._ours, 65_536)
+        self.raw += data
+        self._stream.feed(data)
+        self._changed.set()

@@ -1,0 +1,293 @@
+"""Approvals on a screen: a card, and the one key that counts."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from bot.domain.approvals import AlreadySettled, NotAllowed, OutOfDate, Verdict
+from bot.domain.turns import StepStatus, ToolRef, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.opening import Opening
+from tests.platforms.console.chat import Chat, chatting, now
+from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
+
+KEYS = "[y] once  [v] view all  [n] no, because…  [Enter] no"
+ONE_KEY_PAUSE = 0.06
+
+
+async def asks(turn: ScriptedTurn) -> None:
+    await turn.ask(an_approval())
+    await turn.end("Done with it.")
+
+
+async def carded(chat: Chat) -> None:
+    await chat.type("go")
+    await chat.terminal.shows(KEYS)
+
+
+async def test_a_card_shows_what_will_run() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        card = [line for line in chat.terminal.lines if "▌" in line]
+        assert card == [
+            "  ▌ Add note (notes)?",
+            "  ▌ writes · notes.add_note · asked by ana · expires in 30 min · apr-1234",
+            "  ▌",
+            "  ▌ text  Buy milk",
+            "  ▌",
+            f"  ▌ {KEYS}",
+        ]
+
+
+async def test_y_approves_once() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Approved.", "✓ notes.add_note  Added note 3", "Done with it.")
+        await chat.terminal.prompts()
+        (decision,) = chat.engine.decisions
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert KEYS not in chat.terminal.text
+
+
+async def test_enter_denies() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("\r")
+        await chat.terminal.shows("▌ Not run.", "⊘ notes.add_note  denied  by ana", "Done with it.")
+        (decision,) = chat.engine.decisions
+        assert (decision.verdict, decision.reason) == (Verdict.DENY, "")
+
+
+async def test_n_denies_with_a_reason_for_the_agent() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("n")
+        await chat.terminal.shows("reason (optional):")
+        chat.terminal.press("use INC\r")
+        await chat.terminal.shows("▌ Not run. Told the agent: use INC", "denied  by ana: use INC")
+        (decision,) = chat.engine.decisions
+        assert (decision.verdict, decision.reason) == (Verdict.DENY, "use INC")
+
+
+async def test_v_shows_all_of_a_long_argument_page_by_page() -> None:
+    long = "\n".join(f"line {n}" for n in range(40))
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), arguments={"text": long, "api_key": "very-secret"})
+        await turn.end("ok")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat)
+        assert "v to view all)" in chat.terminal.text
+        assert "line 39" not in chat.terminal.text
+        for page in ("line 10", "line 30", "line 39"):
+            chat.terminal.press("v")
+            await chat.terminal.shows(page)
+            await chat.terminal.until(lambda: "[y] once" in chat.terminal.lines[-1], "the keys")
+            await asyncio.sleep(ONE_KEY_PAUSE)
+        assert "very-secret" not in chat.terminal.text
+        chat.terminal.press("y")
+        await chat.terminal.shows("Approved.")
+
+
+async def test_any_other_key_decides_nothing() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("x")
+        await chat.terminal.shows("One key: y, v, n, or Enter for no.")
+        assert chat.engine.decisions == []
+
+
+async def test_a_word_that_is_pasted_approves_nothing() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("yyyy")
+        await chat.terminal.shows("One key:")
+        assert chat.engine.decisions == []
+
+
+async def test_nobody_approves_by_typing_on_when_a_card_appears() -> None:
+    go_on = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show()
+        await go_on.wait()
+        await asks(turn)
+
+    async with chatting({"go": script}, quiet_seconds=60.0) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("wh")
+        await chat.terminal.prompts("wh")
+        go_on.set()
+        await chat.terminal.shows("Add note (notes)?")
+        chat.terminal.press("y not")
+        await chat.terminal.prompts("why not")
+        assert chat.engine.decisions == []
+
+
+async def test_what_was_typed_is_back_after_the_card() -> None:
+    go_on = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show()
+        await go_on.wait()
+        await asks(turn)
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("next idea")
+        await chat.terminal.prompts("next idea")
+        go_on.set()
+        await chat.terminal.shows(KEYS)
+        await asyncio.sleep(ONE_KEY_PAUSE)
+        chat.terminal.press("y")
+        await chat.terminal.shows("Done with it.")
+        await chat.terminal.prompts("next idea")
+
+
+async def test_two_cards_are_asked_one_after_the_other_while_a_sibling_runs() -> None:
+    sibling = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        one, two = an_approval("one"), an_approval("two")
+        first = await turn.call(StepStatus.AWAITING, approval=one)
+        second = await turn.call(StepStatus.AWAITING, approval=two, arguments={"text": "Buy bread"})
+        third = await turn.call(StepStatus.STARTED, tool=ToolRef("weather", "forecast"))
+        await sibling.wait()
+        await turn.update(third, status=StepStatus.DONE, result="Sunny")
+        await asyncio.gather(turn.apply(first, one), turn.apply(second, two))
+        await turn.end("Both done.")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(f"{KEYS}  (1 of 2)", "◌ weather.forecast")
+        assert "Buy bread" not in chat.terminal.text
+        sibling.set()
+        await chat.terminal.shows("✓ weather.forecast  Sunny")
+        chat.terminal.press("y")
+        await chat.terminal.shows("Buy bread", f"{KEYS}  (2 of 2)")
+        await asyncio.sleep(ONE_KEY_PAUSE)
+        chat.terminal.press("\r")
+        await chat.terminal.shows("Both done.")
+        verdicts = {decision.approval_id: decision.verdict for decision in chat.engine.decisions}
+        assert verdicts == {"one": Verdict.APPROVE, "two": Verdict.DENY}
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(StepStatus.EXPIRED, "Timed out. Not run."), (StepStatus.CANCELLED, "Cancelled. Not run.")]
+)
+async def test_a_question_that_settles_elsewhere_goes_away_by_itself(status: StepStatus, told: str) -> None:
+    over = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.AWAITING, approval=an_approval())
+        await over.wait()
+        await turn.update(n, status=status)
+        await turn.end("Then not.")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat)
+        over.set()
+        await chat.terminal.shows(f"▌ {told}", "Then not.")
+        await chat.terminal.prompts()
+        assert KEYS not in chat.terminal.text
+        assert chat.engine.decisions == []
+
+
+async def test_somebody_else_was_faster() -> None:
+    async with chatting({"go": asks}) as chat:
+        chat.engine.answers = [AlreadySettled("Already approved by Sam at 14:12.")]
+        await carded(chat)
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Already approved by Sam at 14:12.")
+
+
+async def test_who_may_not_decide_is_told_who_may_and_the_card_waits_on() -> None:
+    async with chatting({"go": asks}) as chat:
+        chat.engine.answers = [NotAllowed("notes.add_note needs somebody from ops.")]
+        await carded(chat)
+        chat.terminal.press("y")
+        await chat.terminal.shows("needs somebody from ops.", "Waiting for somebody who may decide.", KEYS)
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+
+
+async def test_a_card_that_is_out_of_date_is_replaced_by_the_newer_one() -> None:
+    changed = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.AWAITING, approval=an_approval())
+        await changed.wait()
+        newer = an_approval(revision=2)
+        await turn.update(n, approval=newer)
+        await turn.apply(n, newer)
+        await turn.end("ok")
+
+    async with chatting({"go": script}) as chat:
+        chat.engine.answers = [OutOfDate()]
+        await carded(chat)
+        chat.terminal.press("y")
+        await chat.terminal.shows("The call has changed since this card was drawn.")
+        changed.set()
+        await chat.terminal.shows(KEYS)
+        await asyncio.sleep(ONE_KEY_PAUSE)
+        chat.terminal.press("y")
+        await chat.terminal.shows("Approved.")
+        assert [decision.revision for decision in chat.engine.decisions] == [1, 2]
+
+
+async def test_ctrl_c_on_a_card_stops_the_turn() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        await chat.terminal.prompts()
+        assert chat.engine.decisions == []
+
+
+async def test_a_card_left_by_an_earlier_process_is_asked_again() -> None:
+    turn = a_turn("t0", "left behind", status=TurnStatus.WAITING)
+    left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
+    async with chatting(opening=now(Opening("c1", (left,)))) as chat:
+        await chat.terminal.shows("› left behind", KEYS)
+        chat.terminal.press("y")
+        await chat.terminal.shows("Approved.")
+        assert chat.engine.decisions[0].approval_id == "apr-12345678"
+
+
+async def test_a_card_of_another_conversation_is_asked_here() -> None:
+    async with chatting() as chat:
+        await chat.terminal.prompts()
+        turn = a_turn("old", "file it", "c0", status=TurnStatus.WAITING)
+        view = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
+        async for _drawn in chat.engine.surface.show(view, {}):
+            pass
+        await chat.terminal.shows("While you were away (conversation c0): file it", KEYS)
+        chat.terminal.press("y")
+        await chat.terminal.shows("Approved.")
+        ended = TurnView(dataclasses.replace(turn, status=TurnStatus.DONE), (a_call(0, StepStatus.DONE, "ok"),), 2)
+        async for _drawn in chat.engine.surface.show(ended, {}):
+            pass
+        await chat.terminal.shows("✓ notes.add_note  ok")
+        await chat.terminal.prompts()
+
+
+async def test_a_rule_given_with_approve_decides_without_a_key() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        reads = ToolRef("notes", "list_notes", read_only=True, destructive=False)
+        await turn.ask(an_approval("reads"), tool=reads)
+        await asks(turn)
+
+    async with chatting({"go": script}, approve=ApproveMode.READS) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("notes.list_notes approved by --approve reads.", KEYS)
+        assert [decision.approval_id for decision in chat.engine.decisions] == ["reads"]
+        chat.terminal.press("\r")
+        await chat.terminal.shows("Done with it.")

@@ -1,0 +1,416 @@
+"""The chat on a screen: asking, streaming, stopping, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bot.domain.commands import Reply, Table
+from bot.domain.turns import StepStatus, ToolRef, TurnStatus
+from bot.domain.views import TurnView
+from bot.errors import DatabaseHeld
+from bot.platforms.console.opening import Opening
+from bot.ports import FrontDoor
+from tests.platforms.console.chat import chatting, now
+from tests.platforms.console.scripted import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn, assistant
+from tests.platforms.console.scripted import ModelStep as Said
+
+
+async def forever(turn: ScriptedTurn) -> None:
+    await turn.show(activity="Thinking…")
+    await asyncio.Event().wait()
+
+
+async def test_a_question_is_echoed_and_answered() -> None:
+    async with chatting() as chat:
+        await chat.type("hello")
+        await chat.terminal.shows("› hello", "You said: hello")
+        await chat.terminal.prompts()
+        assert chat.terminal.lines == [
+            "countersign · demo model · /help",
+            "",
+            "› hello",
+            "",
+            "You said: hello",
+            "",
+            "›",
+        ]
+
+
+async def test_the_prompt_stands_before_the_engine_and_what_is_typed_waits_for_it() -> None:
+    engine: asyncio.Future[FrontDoor] = asyncio.get_running_loop().create_future()
+    async with chatting(engine=engine) as chat:
+        await chat.type("early")
+        await chat.terminal.shows("› early", "Starting…")
+        engine.set_result(chat.engine)
+        await chat.terminal.shows("You said: early")
+
+
+async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> None:
+    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    async with chatting(opening=opening) as chat:
+        await chat.terminal.prompts()
+        opening.set_exception(DatabaseHeld("Another chat uses this database.", "Close it."))
+        assert await chat.code() == 1
+        await chat.terminal.shows("Another chat uses this database. Fix: Close it.")
+        assert chat.terminal.restored
+
+
+async def test_finished_blocks_are_printed_once_and_the_last_one_grows() -> None:
+    half = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.stream("# Title\n\nFirst par", "# Title\n\nFirst paragraph.\n\n- one\n- tw")
+        await half.wait()
+        await turn.end("# Title\n\nFirst paragraph.\n\n- one\n- two\n- three")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("First paragraph.", "• tw")
+        half.set()
+        await chat.terminal.shows("• three")
+        await chat.terminal.prompts()
+        for once in ("Title", "First paragraph.", "• one", "• two"):
+            assert chat.terminal.text.count(once) == 1
+
+
+async def test_a_tool_line_is_updated_in_place() -> None:
+    done = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.STARTED, tool=ToolRef("weather", "forecast", read_only=True))
+        await turn.show(running=frozenset({n}), progress={n: "asking the satellite"})
+        await done.wait()
+        await turn.update(n, status=StepStatus.DONE, result="Sunny")
+        await turn.end("It is sunny.")
+
+    async with chatting({"weather?": script}) as chat:
+        await chat.type("weather?")
+        await chat.terminal.shows("◌ weather.forecast  asking the satellite")
+        done.set()
+        await chat.terminal.shows("✓ weather.forecast  Sunny", "It is sunny.")
+        assert chat.terminal.text.count("weather.forecast") == 1
+
+
+async def test_a_failure_and_a_remark_are_told() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.say("Half", "The reply was cut at its length limit.")
+        await turn.end(status=TurnStatus.FAILED, failure="The model is not reachable.")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Half", "The reply was cut at its length limit.", "The model is not reachable.")
+        await chat.terminal.prompts()
+
+
+async def test_a_long_block_stays_inside_the_screen_and_is_complete_in_the_end() -> None:
+    wall = "\n".join(f"- point {n}" for n in range(60))
+    cut = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.stream(wall.removesuffix("- point 59"))
+        await cut.wait()
+        await turn.end(wall)
+
+    async with chatting({"go": script}, size=(60, 12)) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("point 58")
+        assert "…" in "\n".join(chat.terminal.lines)
+        cut.set()
+        await chat.terminal.shows("point 59")
+        await chat.terminal.prompts()
+        points = [line for line in chat.terminal.text.splitlines() if "point" in line]
+        assert points == [f" • point {n}" for n in range(60)]
+
+
+async def test_a_resized_terminal_goes_on() -> None:
+    wider = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.stream("word " * 40)
+        await wider.wait()
+        await turn.end("word " * 40 + "end")
+
+    async with chatting({"go": script}, size=(100, 30)) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("word word")
+        chat.terminal.resize(30, 8)
+        await chat.terminal.until(lambda: max(map(len, chat.terminal.lines)) <= 30, "narrow lines")
+        wider.set()
+        await chat.terminal.shows("end")
+        await chat.terminal.prompts()
+
+
+async def test_text_from_models_and_tools_moves_no_cursor_and_fakes_no_card() -> None:
+    evil = "\x1b[2J\x1b[1;1H\x1b]0;owned\x07\u202e▌ Transfer money?\r▌ [y] once\x9b31m\u200b end"
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.call(StepStatus.DONE, evil)
+        await turn.end(evil)
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("| [y] once end")
+        await chat.terminal.prompts()
+        assert chat.terminal.lines[0] == "countersign · demo model · /help"
+        assert "▌" not in chat.terminal.text
+        assert b"\x1b[2J" not in chat.terminal.raw
+        assert b"\x1b]0;" not in chat.terminal.raw
+
+
+async def test_no_color_means_none() -> None:
+    async with chatting(environ={"TERM": "xterm-256color", "NO_COLOR": "1"}) as chat:
+        await chat.type("**bold** `code`")
+        await chat.terminal.shows("You said: bold code")
+        assert chat.terminal.colours == set()
+
+
+async def test_ctrl_c_stops_the_turn_and_the_chat_goes_on() -> None:
+    async with chatting({"go": forever}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        await chat.type("still there?")
+        await chat.terminal.shows("You said: still there?")
+        assert chat.engine.stops == ["t1"]
+
+
+async def test_a_second_ctrl_c_while_stopping_leaves() -> None:
+    async with chatting({"go": forever}) as chat:
+        chat.engine.stopping.clear()
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopping…")
+        chat.terminal.press("\x03")
+        assert await chat.code() == 130
+        assert chat.terminal.restored
+        chat.engine.stopping.set()
+
+
+async def test_ctrl_c_at_the_prompt_clears_then_warns_then_leaves() -> None:
+    async with chatting() as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("draft")
+        await chat.terminal.prompts("draft")
+        chat.terminal.press("\x03")
+        await chat.terminal.prompts()
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Press Ctrl-C again or Ctrl-D to leave")
+        chat.terminal.press("\x03")
+        assert await chat.code() == 130
+
+
+@pytest.mark.parametrize("goodbye", ["\x04", "/quit\r", "exit\r"])
+async def test_leaving_gives_the_terminal_back(goodbye: str) -> None:
+    async with chatting() as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press(goodbye)
+        assert await chat.code() == 0
+        assert chat.terminal.restored
+
+
+async def test_cancelling_the_chat_gives_the_terminal_back() -> None:
+    async with chatting({"go": forever}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await chat.code()
+        assert chat.terminal.restored
+
+
+async def test_what_is_typed_during_a_turn_starts_the_next_prompt() -> None:
+    async with chatting({"go": forever}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("and another")
+        await chat.terminal.prompts("and another")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        await chat.terminal.prompts("and another")
+
+
+async def test_a_line_sent_during_a_turn_is_queued_and_asked_next() -> None:
+    release = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show()
+        await release.wait()
+        await turn.end("first answer")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("second\r")
+        await chat.terminal.shows("queued: second")
+        release.set()
+        await chat.terminal.shows("first answer", "› second", "You said: second")
+        assert [message.text for message in chat.engine.received] == ["go", "second"]
+
+
+async def test_a_queued_line_comes_back_to_the_prompt_when_the_turn_is_stopped() -> None:
+    async with chatting({"go": forever}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("second\r")
+        await chat.terminal.shows("queued: second")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        await chat.terminal.prompts("second")
+
+
+async def test_an_unknown_command_is_not_sent_to_the_model() -> None:
+    async with chatting() as chat:
+        await chat.type("/hlep")
+        await chat.terminal.shows("There is no /hlep. Did you mean /help?")
+        assert chat.engine.received == []
+
+
+async def test_help_names_every_command() -> None:
+    async with chatting() as chat:
+        await chat.type("?")
+        await chat.terminal.shows("/help", "/mcp", "/new", "/quit", "Ctrl-C")
+
+
+async def test_mcp_is_answered_by_the_commands_and_drawn_as_a_table() -> None:
+    reply = Reply(
+        "**2 servers**",
+        Table(("name", "state"), (("notes", "on"), ("weather", "\x1b[31moff"))),
+        (("file", "mcp.json"),),
+    )
+    commands = ScriptedCommands(Reply("Looking…"), reply)
+    async with chatting(commands=commands) as chat:
+        await chat.type('/mcp show "my notes"')
+        await chat.terminal.shows("2 servers", "name", "weather", "off", "mcp.json")
+        (request,) = commands.requests
+        assert getattr(request, "words", None) == ("show", "my notes")
+        assert "**" not in chat.terminal.text
+
+
+async def test_new_begins_another_conversation() -> None:
+    async with chatting() as chat:
+        await chat.type("one")
+        await chat.terminal.shows("You said: one")
+        await chat.type("/new")
+        await chat.terminal.shows("A fresh conversation.")
+        await chat.type("two")
+        await chat.terminal.shows("You said: two")
+        first, second = (message.conversation for message in chat.engine.received)
+        assert first.thread == "c1"
+        assert second.thread not in ("", "c1")
+
+
+async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
+    done = a_turn("t0", "what was it?", status=TurnStatus.DONE)
+    earlier = TurnView(done, (Said(0, assistant("It was **this**.\nAnd more.")),), 3)
+    async with chatting(opening=now(Opening("c1", (earlier,), turns=3))) as chat:
+        await chat.terminal.shows("Continuing c1 (3 earlier turns). /new starts a fresh one.", "› what was it?")
+        await chat.terminal.prompts()
+
+
+async def test_an_answer_to_a_turn_from_elsewhere_appears_above_the_open_prompt() -> None:
+    async with chatting() as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("half a sent")
+        await chat.terminal.prompts("half a sent")
+        other = a_turn("old", "what about \x1b[31mthis?", "c0", status=TurnStatus.DONE)
+        view = TurnView(other, (Said(0, assistant("The late answer.")),), 3)
+        drawn = [each async for each in chat.engine.surface.show(view, {})]
+        await chat.terminal.shows("While you were away (conversation c0): what about this?", "The late answer.")
+        await chat.terminal.prompts("half a sent")
+        again = [each async for each in chat.engine.surface.show(view, {})]
+        assert drawn == again
+        assert chat.terminal.text.count("The late answer.") == 1
+
+
+async def test_a_drawing_is_out_before_it_is_said_to_be() -> None:
+    async with chatting() as chat:
+        await chat.terminal.prompts()
+        view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (Said(0, assistant("Durable.")),), 1)
+        async for _drawn in chat.engine.surface.show(view, {}):
+            await chat.terminal.shows("Durable.")
+
+
+async def test_a_reply_that_starts_again_says_so() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.stream("First try.\n\nMore", "Second")
+        await turn.end("Second try.")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("First try.", "The reply was interrupted and starts again.", "Second try.")
+
+
+async def test_views_that_come_twice_are_printed_once() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.call(StepStatus.DONE, "fine")
+        await turn.show()
+        await turn.end("Answer.")
+        await turn.show()
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Answer.")
+        await chat.type("next")
+        await chat.terminal.shows("You said: next")
+        assert chat.terminal.text.count("Answer.") == 1
+        assert chat.terminal.text.count("notes.add_note") == 1
+
+
+async def test_several_lines_can_be_typed_and_pasted_without_being_sent() -> None:
+    async with chatting() as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("one\\\r")
+        chat.terminal.press("two\n")
+        chat.terminal.press("\x1b[200~three\nfour\x1b[201~")
+        await chat.terminal.shows("four")
+        chat.terminal.press("\r")
+        await chat.terminal.shows("You said: one")
+        assert [message.text for message in chat.engine.received] == ["one\ntwo\nthree\nfour"]
+
+
+async def test_tab_completes_commands_and_what_they_offer() -> None:
+    async with chatting(commands=ScriptedCommands(words=("list", "tools", "show"))) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("/mc\t")
+        await chat.terminal.prompts("/mcp")
+        chat.terminal.press(" to\t")
+        await chat.terminal.prompts("/mcp tools")
+
+
+async def test_lines_are_remembered_but_secrets_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "history"
+    async with chatting(history=file) as chat:
+        for line in ("remember me", "my password is hunter2"):
+            await chat.type(line)
+            await chat.terminal.shows(f"You said: {line}")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "hunter2" not in file.read_text()
+    async with chatting(history=file) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("\x1b[A")
+        await chat.terminal.prompts("remember me")
+
+
+async def test_a_turn_that_an_earlier_process_left_running_is_followed() -> None:
+    left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
+
+    async with chatting(opening=now(Opening("c1", (left,)))) as chat:
+        await chat.terminal.shows("› left behind", "◌ notes.add_note")
+        ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
+        steps = (a_call(0, StepStatus.DONE, "ok"), Said(1, assistant("Finished after all.")))
+        async for _drawn in chat.engine.surface.show(TurnView(ended, steps, 2), {}):
+            pass
+        await chat.terminal.shows("✓ notes.add_note  ok", "Finished after all.")
+        await chat.type("next")
+        await chat.terminal.shows("You said: next")
+
+
+def test_the_scripted_engine_is_a_front_door() -> None:
+    door: FrontDoor = ScriptedEngine()
+    assert door is not None

@@ -1,0 +1,56 @@
+"""The real chat, killed with SIGKILL at a step boundary: `python crashing_chat.py BOUNDARY TEXT CONVERSATION`.
+
+A boundary is `before:METHOD` or `after:METHOD` of the turn log; what the method commits is on disk or is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from bot.app.chat import ChatOptions, chat
+from bot.platforms.console.clerk import ApproveMode
+from bot.ports import TurnLog
+from bot.settings import read_settings
+
+
+class DyingLog:
+    """A turn log whose process dies when it comes to the boundary."""
+
+    def __init__(self, log: TurnLog, boundary: str) -> None:
+        self._log = log
+        self._when, _, self._method = boundary.partition(":")
+        self._card_is_on_disk = False
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._log, name)
+
+        async def watched(*arguments: Any) -> Any:
+            if self._when == "before" and self._due(name):
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = await method(*arguments)
+            if self._when == "after" and self._due(name):
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._card_is_on_disk = self._card_is_on_disk or name == "append"
+            return result
+
+        return watched
+
+    def _due(self, name: str) -> bool:
+        # Drawings are made all the time; the one that counts shows the card.
+        return name == self._method and (name != "drawn" or self._card_is_on_disk)
+
+
+def main() -> None:
+    boundary, text, conversation = sys.argv[1:]
+    options = ChatOptions(message=text, approve=ApproveMode.ALL, conversation=conversation)
+    dying = asyncio.run(chat(read_settings(), options, watch_log=lambda log: cast("TurnLog", DyingLog(log, boundary))))
+    sys.exit(dying)
+
+
+if __name__ == "__main__":
+    main()

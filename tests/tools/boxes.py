@@ -1,0 +1,127 @@
+"""What the tests of the toolbox share: fast times, servers to start, calls to make."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from typing import Any
+
+from bot.domain.conversations import Author
+from bot.domain.messages import ToolCall
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.ports import CallContext
+from bot.tools.pacing import Pacing
+from bot.tools.toolbox import McpToolbox
+
+FAKES = Path(__file__).parent.parent / "fakes"
+ANA = Author("console", "ana", "Ana")
+FAST = Pacing(first_pause=0.1, longest_pause=0.4, quick_pause=0.02, nudge_after=0.02, settle=0.02)
+LIMIT = 15.0
+
+
+def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
+    """The real server as a child process."""
+    transport = StdioTransport("python", (str(FAKES / "mcp_server.py"), "stdio", *options), env or {})
+    return ServerConfig(name, transport, **fields)
+
+
+def raw(name: str = "s", *, env: dict[str, str] | None = None, script: dict[str, Any], **fields: Any) -> ServerConfig:
+    """The scripted server as a child process."""
+    arguments = ("-S", "-E", str(FAKES / "mcp_raw.py"), json.dumps(script))
+    return ServerConfig(name, StdioTransport("python", arguments, env or {}), **fields)
+
+
+def remote(name: str, url: str, headers: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
+    """A server at an address."""
+    return ServerConfig(name, HttpTransport(url, headers or {}), **fields)
+
+
+@contextmanager
+def http_server(env: dict[str, str] | None = None) -> Iterator[tuple[str, Popen[str]]]:
+    """The real server over HTTP: its address and its process."""
+    with Popen(
+        [sys.executable, str(FAKES / "mcp_server.py"), "http"], stdout=PIPE, stderr=DEVNULL, text=True, env=env
+    ) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().split()[1]
+            yield f"http://127.0.0.1:{port}/mcp", process
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def started(*configs: ServerConfig, pacing: Pacing = FAST, **options: Any) -> AsyncIterator[McpToolbox]:
+    """A toolbox, closed after the block, with nothing left running."""
+    box = McpToolbox(configs, pacing=pacing, **options)
+    await box.start()
+    try:
+        yield box
+    finally:
+        await box.close()
+        assert [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")] == []
+
+
+def named(box: McpToolbox, tool: str, server: str = "s") -> Tool:
+    """A tool by the name its server gave it."""
+    return next(each for each in box.tools(server) if each.original_name == tool)
+
+
+async def call(tool: Tool, box: McpToolbox, key: str = "turn:1", **arguments: Any) -> ToolOutcome:
+    """Call a tool with these arguments."""
+    return await call_with(tool, box, CallContext(ANA, key), **arguments)
+
+
+async def call_with(tool: Tool, box: McpToolbox, context: CallContext, **arguments: Any) -> ToolOutcome:
+    """Call a tool with these arguments in this context."""
+    return await asyncio.wait_for(box.call(tool, ToolCall("c1", tool.name, arguments), context), LIMIT)
+
+
+def text(outcome: ToolOutcome) -> str:
+    """The text of an answer that is no error."""
+    assert isinstance(outcome, Returned), outcome
+    assert not outcome.result.is_error, outcome
+    return outcome.result.text
+
+
+def error_text(outcome: ToolOutcome) -> str:
+    """The text of an answer that is an error."""
+    assert isinstance(outcome, Returned), outcome
+    assert outcome.result.is_error, outcome
+    return outcome.result.text
+
+
+def unsent(outcome: ToolOutcome) -> str:
+    """Why a call was not sent."""
+    assert isinstance(outcome, NotSent), outcome
+    return outcome.reason
+
+
+def unknown(outcome: ToolOutcome) -> str:
+    """Why nobody knows what became of a call."""
+    assert isinstance(outcome, OutcomeUnknown), outcome
+    return outcome.reason
+
+
+def alive(pid: int) -> bool:
+    """The process runs. One that is dead and only waits to be noticed does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,194 @@
+"""The operator's file of servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.errors import SettingsError
+from bot.tools.config_file import ServersFile, read_servers
+
+
+def read(tmp_path: Path, servers: Any, **environment: str) -> ServersFile:
+    path = tmp_path / "mcp_servers.json"
+    path.write_text(servers if isinstance(servers, str) else json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return read_servers(path, environment)
+
+
+def only_problem(file: ServersFile) -> str:
+    assert file.servers == ()
+    [(_, sentence)] = file.problems
+    assert "Fix:" in sentence
+    return sentence
+
+
+def test_a_missing_file_means_no_servers(tmp_path: Path) -> None:
+    assert read_servers(tmp_path / "none.json", {}) == ServersFile()
+
+
+def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
+    entry = {
+        "transport": "stdio",
+        "command": "python",
+        "args": ["-m", "weather"],
+        "env": {"A": "1"},
+        "cwd": "/srv",
+        "system_instruction": "Be exact.",
+        "response_instruction": "Name the source.",
+        "auto_context_tool": "search",
+        "trusted": True,
+        "connect_timeout": 5,
+        "tool_timeout": 7.5,
+    }
+    expected = ServerConfig(
+        "weather",
+        StdioTransport("python", ("-m", "weather"), {"A": "1"}, "/srv"),
+        trusted=True,
+        system_instruction="Be exact.",
+        response_instruction="Name the source.",
+        auto_context_tool="search",
+        connect_timeout=5.0,
+        tool_timeout=7.5,
+    )
+    assert read(tmp_path, {"weather": entry}) == ServersFile((expected,))
+
+
+@pytest.mark.parametrize("transport", ["streamable_http", "http", None])
+def test_an_http_server_has_an_address_and_headers(tmp_path: Path, transport: str | None) -> None:
+    entry = {"transport": transport, "url": "https://example.org/mcp", "headers": {"X-Key": "abc"}}
+    [config] = read(tmp_path, {"remote": entry}).servers
+    assert config.transport == HttpTransport("https://example.org/mcp", {"X-Key": "abc"})
+
+
+def test_the_other_name_of_the_section_is_read_too(tmp_path: Path) -> None:
+    [config] = read(tmp_path, '{"servers": {"a": {"command": "x"}}}').servers
+    assert config.transport == StdioTransport("x")
+
+
+def test_variables_are_filled_in_and_remembered_as_secrets(tmp_path: Path) -> None:
+    entry = {
+        "command": "${RUNNER:-python}",
+        "args": ["--home", "${HOME}", "--port=${PORT:-80}"],
+        "env": {"TOKEN": "x-${TOKEN}"},
+    }
+    file = read(tmp_path, {"a": entry}, TOKEN="very-secret", HOME="/home/ana")
+    assert file.servers[0].transport == StdioTransport(
+        "python", ("--home", "/home/ana", "--port=80"), {"TOKEN": "x-very-secret"}
+    )
+    assert file.secrets == {"very-secret"}
+
+
+def test_variables_are_filled_in_for_http(tmp_path: Path) -> None:
+    entry = {"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    [config] = read(tmp_path, {"a": entry}, HOST="example.org", TOKEN="t0ken!").servers
+    assert config.transport == HttpTransport("https://example.org/mcp", {"Authorization": "Bearer t0ken!"})
+
+
+def test_a_variable_that_is_not_set_costs_that_server_alone(tmp_path: Path) -> None:
+    file = read(tmp_path, {"a": {"command": "x", "env": {"T": "${MISSING}"}}, "b": {"command": "y"}})
+    assert [config.name for config in file.servers] == ["b"]
+    [(name, sentence)] = file.problems
+    assert name == "a"
+    assert "MISSING" in sentence
+    assert "env.T" in sentence
+    assert "Fix: set MISSING" in sentence
+
+
+@pytest.mark.parametrize("transport", ["sse", "jsonrpc_http", "auto"])
+def test_a_transport_of_a_later_release_is_a_problem_that_says_so(tmp_path: Path, transport: str) -> None:
+    sentence = only_problem(read(tmp_path, {"a": {"transport": transport, "url": "https://example.org"}}))
+    assert "not available in this release" in sentence
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ([], "'a' is not an object"),
+        ({}, "neither or both"),
+        ({"command": "x", "url": "https://example.org"}, "neither or both"),
+        ({"transport": "carrier-pigeon"}, "carrier-pigeon"),
+        ({"transport": "stdio"}, "'command'"),
+        ({"transport": "http"}, "'url'"),
+        ({"url": "ftp://example.org"}, "'url'"),
+        ({"url": "https://exa mple.org"}, "'url'"),
+        ({"url": "https://[::1"}, "'url'"),
+        ({"url": "https://example.org", "headers": {"X": "a\nb"}}, "headers.X"),
+        ({"command": 5}, "'command'"),
+        ({"command": "x", "args": "y"}, "'args'"),
+        ({"command": "x", "args": ["y", 5]}, "args[1]"),
+        ({"command": "x", "env": {"PORT": 80}}, "env.PORT"),
+        ({"command": "x", "env": []}, ""),
+        ({"command": "x\0y"}, "NUL"),
+        ({"command": "x", "trusted": "yes"}, "'trusted'"),
+        ({"command": "x", "tool_timeout": 0}, "'tool_timeout'"),
+        ({"command": "x", "tool_timeout": True}, "'tool_timeout'"),
+        ({"command": "x", "connect_timeout": "5"}, "'connect_timeout'"),
+    ],
+)
+def test_a_wrong_entry_is_a_problem_that_names_server_and_key(tmp_path: Path, entry: Any, named: str) -> None:
+    file = read(tmp_path, {"a": entry, "good": {"command": "y"}})
+    assert [config.name for config in file.servers][-1] == "good"
+    if named:
+        [(name, sentence)] = file.problems
+        assert name == "a"
+        assert named in sentence
+        assert "'a'" in sentence
+        assert "mcp_servers.json" in sentence
+
+
+@pytest.mark.parametrize("name", ["", "two words", "ä", "x" * 65, "a.b"])
+def test_a_name_that_no_tool_could_carry_is_a_problem(tmp_path: Path, name: str) -> None:
+    assert "name" in only_problem(read(tmp_path, {name: {"command": "x"}}))
+
+
+def test_a_disabled_server_is_left_out(tmp_path: Path) -> None:
+    assert read(tmp_path, {"a": {"command": "x", "disabled": True}}) == ServersFile()
+
+
+def test_an_unknown_key_is_a_warning_that_names_it(tmp_path: Path) -> None:
+    file = read(tmp_path, {"a": {"command": "x", "comand": "y"}})
+    assert len(file.servers) == 1
+    [warning] = file.warnings
+    assert "'comand'" in warning
+    assert "'a'" in warning
+
+
+def test_a_server_that_is_there_twice_is_a_warning(tmp_path: Path) -> None:
+    file = read(tmp_path, '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
+    assert file.servers[0].transport == StdioTransport("y")
+    assert "'a' appears twice" in file.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"mcpServers": {\n  "a": {},\n}}', "line 3"),
+        ("[]", "JSON object"),
+        ('{"mcpServers": []}', "mcpServers"),
+        ('{"mcp": {}}', "mcpServers"),
+        ("[" * 100_000, "nested"),
+    ],
+)
+def test_a_file_that_cannot_be_read_as_such_is_an_error_that_names_it(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, content)
+    assert said in caught.value.cause
+    assert "mcp_servers.json" in caught.value.cause
+    assert caught.value.fix
+
+
+def test_a_file_in_another_encoding_or_a_folder_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "latin.json"
+    path.write_bytes(b'{"\xe4": 1}')
+    with pytest.raises(SettingsError, match="UTF-8"):
+        read_servers(path, {})
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_servers(tmp_path, {})
+
+
+def test_an_empty_object_means_no_servers(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff{}") == ServersFile()

@@ -1,0 +1,161 @@
+"""The small pure parts: arguments, characters, redaction, pauses, repairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import types
+from mcp_types import methods
+
+from bot.domain.servers import HttpTransport, ServerConfig
+from bot.tools.answers import repaired
+from bot.tools.arguments import misfits
+from bot.tools.calls import progress_text
+from bot.tools.characters import visible, visible_schema
+from bot.tools.pacing import Pacing
+from bot.tools.problems import address
+from bot.tools.redaction import Redaction, secrets_of
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 7}},
+    "required": ["city"],
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+BLOCKS = st.dictionaries(st.sampled_from(["type", "text", "data", "mimeType", "uri", "name"]), JSON | st.just("text"))
+TOOLS = st.dictionaries(
+    st.sampled_from(["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"]),
+    JSON | st.just({"type": "object"}) | st.just({"type": "string", "required": 5, "properties": []}),
+)
+
+
+# arguments
+
+
+def test_arguments_that_fit_have_no_misfits() -> None:
+    assert misfits(SCHEMA, {"city": "Bern", "days": 3}) == ()
+
+
+def test_each_misfit_says_which_argument_and_how() -> None:
+    said = misfits(SCHEMA, {"days": 9})
+    assert any("'city' is a required property" in each for each in said)
+    assert any(each.startswith("days: 9 is greater than") for each in said)
+
+
+def test_the_phrases_are_few_and_short() -> None:
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    said = misfits(schema, {f"k{n}": "x" * 5000 for n in range(50)})
+    assert len(said) == 5
+    assert all(len(each) < 400 for each in said)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"type": "object", "properties": {"city": {"$ref": "http://127.0.0.1:9/schema.json"}}},
+        {"type": "object", "properties": {"city": {"$ref": "#/$defs/none"}}},
+        {"type": "object", "properties": {"city": {"type": "string", "pattern": "("}}},
+        {"type": "object", "$ref": "#"},
+    ],
+)
+def test_a_schema_that_is_broken_or_far_away_proves_nothing(schema: dict[str, Any]) -> None:
+    assert misfits(schema, {"city": "Bern"}) == ()
+
+
+# characters
+
+
+def test_what_nobody_sees_is_left_out() -> None:
+    assert visible("Add\u200b \u202etwo\u2066 \x1b[31mnumbers\U000e0041\U000e0100\ufeff\0\n") == "Add two [31mnumbers\n"
+
+
+def test_a_schema_is_made_visible_where_it_describes_and_nowhere_else() -> None:
+    schema = {"properties": {"description": {"description": "a\u200b", "enum": ["x\u200b"], "title": "t\u200b"}}}
+    assert visible_schema(schema) == {
+        "properties": {"description": {"description": "a", "enum": ["x\u200b"], "title": "t"}}
+    }
+
+
+# redaction
+
+
+def test_secrets_read_as_stars_and_short_values_stay() -> None:
+    redact = Redaction(["hunter2!", "hunter2!-long", "true", ""])
+    assert redact("hunter2!-long hunter2! true") == "*** *** true"
+
+
+def test_the_secrets_of_a_definition_are_its_headers_and_the_hidden_parts_of_its_address() -> None:
+    transport = HttpTransport("https://ana:passw0rd@example.org/mcp?key=abcdef", {"Authorization": "Bearer tok-en-1"})
+    redact = Redaction(secrets_of(ServerConfig("s", transport)))
+    assert redact("passw0rd, key=abcdef, tok-en-1") == "***, ***, ***"
+    assert address(transport.url) == "https://example.org/mcp"
+
+
+# pacing
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    assert [Pacing().pause(failures, 0.5) for failures in range(1, 8)] == [5, 10, 20, 40, 60, 60, 60]
+
+
+@given(st.integers(1, 50), st.floats(0, 1, exclude_max=True))
+def test_pauses_vary_by_a_quarter(failures: int, chance: float) -> None:
+    middle = Pacing().pause(failures, 0.5)
+    assert middle * 0.75 <= Pacing().pause(failures, chance) <= middle * 1.25
+
+
+# progress
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((2.0, 5.0, "copying"), "2/5 copying"),
+        ((2.0, None, "copying"), "copying"),
+        ((2.0, None, None), "2"),
+        ((0.5, 1.0, None), "0.5/1"),
+        ((1.0, None, "a\n\u202eb"), "a b"),
+    ],
+)
+def test_progress_is_one_line(arguments: tuple[float, float | None, str | None], expected: str) -> None:
+    assert progress_text(*arguments) == expected
+
+
+# repairs
+
+
+def test_a_malformed_tool_does_not_hide_the_others() -> None:
+    listed = repaired("tools/list", {"tools": [{"name": "bad", "inputSchema": None}, 5, {}, {"name": "good"}]})
+    assert [tool["name"] for tool in listed["tools"]] == ["bad", "good"]
+
+
+def test_unknown_content_is_named_and_the_rest_survives() -> None:
+    content = [{"type": "hologram", "beam": 1}, {"type": "text", "text": "ok"}, 7]
+    fixed = repaired("tools/call", {"content": content})["content"]
+    assert [block["text"] for block in fixed] == [
+        "[Unsupported content: hologram]",
+        "ok",
+        "[Unsupported content: int]",
+    ]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@given(tools=st.lists(TOOLS | JSON, max_size=4), content=st.lists(BLOCKS | JSON, max_size=4) | JSON, extra=JSON)
+def test_whatever_a_server_says_is_acceptable_after_the_repair(
+    version: str, tools: list[Any], content: Any, extra: Any
+) -> None:
+    stamp = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    listing = repaired("tools/list", {**stamp, "tools": tools, "nextCursor": extra})
+    methods.validate_server_result("tools/list", version, listing)
+    types.ListToolsResult.model_validate(listing, by_name=False)
+    outcome = repaired("tools/call", {**stamp, "content": content, "structuredContent": extra, "isError": extra})
+    methods.validate_server_result("tools/call", version, outcome)
+    types.CallToolResult.model_validate(outcome, by_name=False)
