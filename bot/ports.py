@@ -5,7 +5,7 @@ Values in, values out. Whoever implements a port translates its vendor's errors 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,7 +51,7 @@ class Surface(Protocol):
     def pace(self) -> float:
         """Seconds that must pass between two drawings of one turn."""
 
-    def show(self, view: TurnView, refs: Refs) -> AsyncIterator[Drawn]:
+    def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         """Draw the whole state of a turn, reusing what `refs` names, and yield every slot as soon as it is out.
         Idempotent. Raises DeliveryFailed.
         """
@@ -83,7 +83,7 @@ class LanguageModel(Protocol):
     def capabilities(self) -> Capabilities:
         """What the model can do."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield text as it is written and a Completion last. Raises ModelUnavailable and ModelRejected; a stream that
         ends without a Completion is an error of the adapter.
         """

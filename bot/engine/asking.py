@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 from bot.domain.completions import Completion, ModelRequest, ReasoningDelta, TextDelta
 from bot.errors import ModelUnavailable
@@ -42,13 +43,15 @@ async def ask(
 
 async def _attempt(model: LanguageModel, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
     text = ""
-    async for event in model.stream(request):
-        match event:
-            case TextDelta(more):
-                text += more
-                on_text(text)
-            case ReasoningDelta():
-                pass
-            case Completion():
-                return event
+    # Closed at once when cancelled: the provider must not go on writing what nobody reads.
+    async with aclosing(model.stream(request)) as events:
+        async for event in events:
+            match event:
+                case TextDelta(more):
+                    text += more
+                    on_text(text)
+                case ReasoningDelta():
+                    pass
+                case Completion():
+                    return event
     raise ModelUnavailable("The model's answer broke off.")

@@ -108,10 +108,11 @@ class Drawings:
             refs = self._refs.get(turn_id)
             if refs is None:
                 refs = self._refs[turn_id] = dict(await self._log.refs(turn_id))
-            async for drawn in surface.show(view, refs):
-                if refs.get(drawn.slot) != drawn.ref:
-                    refs[drawn.slot] = drawn.ref
-                    await self._log.keep(turn_id, drawn)
+            async with contextlib.aclosing(surface.show(view, refs)) as out:
+                async for drawn in out:
+                    if refs.get(drawn.slot) != drawn.ref:
+                        refs[drawn.slot] = drawn.ref
+                        await self._log.keep(turn_id, drawn)
         except DeliveryFailed as failure:
             await self._failed(view, failure)
             return False

@@ -6,7 +6,7 @@ Called by the composition root through `create`. The client's own retries are of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -74,7 +74,7 @@ class _MessagesModel:
         """What the vendor's models can do."""
         return self._capabilities
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
         limits = request.limits
         deadline = asyncio.get_running_loop().time() + limits.total_seconds

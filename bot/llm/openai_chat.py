@@ -7,7 +7,7 @@ The raw stream is read, because the client's helper gives up on replies that com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,7 +75,7 @@ class _ChatModel:
         """What the model can do, as far as the address tells: compatible servers rarely see images."""
         return self._capabilities
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
         limits = request.limits
         deadline = asyncio.get_running_loop().time() + limits.total_seconds

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import cast
 
 import pytest
 
-from bot.domain.completions import Limits, ModelEvent, TextDelta
+from bot.domain.completions import Limits, TextDelta
 from bot.errors import ModelError, ModelRejected, ModelUnavailable
 from tests.fakes.llm import (
     Call,
@@ -211,7 +209,7 @@ async def test_cancelling_hangs_up(provider: Provider) -> None:
 async def test_closing_the_iterator_hangs_up(provider: Provider) -> None:
     gate = Gate()
     async with talking(provider, Hold(Say("Rain.", pieces=1), gate)) as (model, service):
-        stream = cast("AsyncGenerator[ModelEvent]", model.stream(asking()))
+        stream = model.stream(asking())
         assert await anext(stream) == TextDelta("Rain.")
         await stream.aclose()
         await asyncio.wait_for(asyncio.wrap_future(service.requests[0].gone), 5)

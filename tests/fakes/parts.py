@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +51,7 @@ class ScriptedModel:
     requests: list[ModelRequest] = field(default_factory=list)
     capabilities: Capabilities = field(default_factory=Capabilities)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)
         entry = self.script.pop(0)
         if isinstance(entry, Exception):
@@ -119,7 +119,7 @@ class RecordingSurface:
     trouble: list[Exception] = field(default_factory=list)
     seen: asyncio.Condition = field(default_factory=asyncio.Condition)
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncIterator[Drawn]:
+    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         if self.trouble:
             raise self.trouble.pop(0)
         async with self.seen:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import cast
 
 import pytest
 
@@ -61,8 +60,7 @@ def asking(*messages: Message, tools: tuple[Tool, ...] = ()) -> ModelRequest:
 
 async def events(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
     """Everything the model yields for a request."""
-    stream = cast("AsyncGenerator[ModelEvent]", model.stream(request or asking()))
-    async with aclosing(stream):
+    async with aclosing(model.stream(request or asking())) as stream:
         return [event async for event in stream]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -62,7 +62,7 @@ class DemoModel:
         """Tools, no images; any length of transcript."""
         return Capabilities(tools=True, images=False)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer's text word by word and a Completion last. Never fails."""
         message = self._reply(_Transcript(request))
         for piece in _PIECE.findall(message.text):

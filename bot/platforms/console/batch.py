@@ -57,7 +57,10 @@ class Batch:
     ) -> None:
         self._engine = asyncio.ensure_future(engine)
         self._commands = asyncio.ensure_future(commands)
-        self._conversation = (await asyncio.shield(opening)).conversation
+        start = await asyncio.shield(opening)
+        self._conversation = start.conversation
+        for view in start.open:
+            self._watch.attend(view)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
         """The work's exit code; 130 if a person interrupts it, 1 with one line if it cannot be done."""

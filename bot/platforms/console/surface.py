@@ -6,7 +6,7 @@ JSON lines.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -50,7 +50,7 @@ class ConsoleSurface:
         """Seconds between two drawings of one turn: a terminal is fast, an eye is not."""
         return 0.05
 
-    async def show(self, view: TurnView, refs: Refs) -> AsyncIterator[Drawn]:
+    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         """Draw a turn and say so once it is written. A turn that was drawn to its end is not drawn again."""
         ours = await self._watch.ours(view.turn.id)
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)

@@ -21,6 +21,7 @@ class Watch:
         self.asked: asyncio.Queue[ToolStep] = asyncio.Queue()
         self._handing_in = asyncio.Lock()
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
+        self._left_open: set[str] = set()
         self._shown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
 
@@ -35,6 +36,11 @@ class Watch:
         """From now on this turn is ours."""
         if turn_id not in self._ends:
             self._ends[turn_id] = asyncio.get_running_loop().create_future()
+
+    def attend(self, view: TurnView) -> None:
+        """An earlier process left this turn open: what it needs decided is asked here, its end is told beside."""
+        self._left_open.add(view.turn.id)
+        self._ask_all(view)
 
     def knows(self, turn_id: str) -> bool:
         """Whether a turn that has been handed in completely was asked from here."""
@@ -56,20 +62,19 @@ class Watch:
         if view.turn.status.ended:
             self._shown.add(view.turn.id)
         end = self._ends.get(view.turn.id)
-        if end is None:
-            return
-        for step in view.steps:
-            self._ask(step if isinstance(step, ToolStep) else None)
-        if view.turn.status.ended and not end.done():
+        if end is not None or view.turn.id in self._left_open:
+            self._ask_all(view)
+        if end is not None and view.turn.status.ended and not end.done():
             end.set_result(view)
 
     async def end(self, turn_id: str) -> TurnView:
         """The last view of one of our turns, once it has been drawn."""
         return await asyncio.shield(self._ends[turn_id])
 
-    def _ask(self, step: ToolStep | None) -> None:
-        if step is None or step.approval is None or step.status is not StepStatus.AWAITING:
-            return
-        if (key := (step.approval.id, step.approval.revision)) not in self._seen:
-            self._seen.add(key)
-            self.asked.put_nowait(step)
+    def _ask_all(self, view: TurnView) -> None:
+        for step in view.steps:
+            if isinstance(step, ToolStep) and step.approval is not None and step.status is StepStatus.AWAITING:
+                key = (step.approval.id, step.approval.revision)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self.asked.put_nowait(step)
