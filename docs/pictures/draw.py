@@ -1,0 +1,157 @@
+"""Draws the README's picture again: the real chat, on a real pseudo-terminal, with the bundled servers.
+
+    make pictures
+
+Everything in the picture was written by the program. Two things in it are new each time: the days of the forecast
+(sample data is dated from today) and the number of the approval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyte
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.cells import cell_len
+from rich.console import Console
+from rich.style import Style
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(PROJECT))
+
+from tests.fakes.terminal import ProgramOnTerminal  # noqa: E402 - found through the line above
+
+COLUMNS, ROWS = 96, 34
+PICTURE = Path(__file__).with_name("chat.svg")
+SAYS = "Countersign in a terminal: a question about the weather is answered, saving a note waits for a signature."
+FONTS = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
+THEME = TerminalTheme(
+    background=(22, 27, 34),
+    foreground=(214, 220, 227),
+    normal=[
+        (72, 79, 88),
+        (255, 123, 114),
+        (94, 201, 122),
+        (224, 175, 84),
+        (121, 184, 255),
+        (210, 168, 255),
+        (86, 212, 221),
+        (214, 220, 227),
+    ],
+)
+COLOURS = {"brown": "yellow"}
+"""What pyte and rich call differently."""
+
+
+async def main() -> None:
+    """Run the chat, take its screen, write the picture."""
+    with tempfile.TemporaryDirectory(prefix="countersign-picture-") as folder:
+        screen = await chat(Path(folder))
+    PICTURE.write_text(svg(screen), encoding="utf-8")
+    print(PICTURE.relative_to(PROJECT))
+
+
+async def chat(folder: Path) -> pyte.Screen:
+    """The screen while a card waits for its key."""
+    command = (sys.executable, "-m", "bot", "chat", "--model", "demo")
+    async with ProgramOnTerminal(command, folder, environment(folder), columns=COLUMNS, rows=ROWS) as program:
+        await program.asks("Do I need an umbrella in Sapporo tomorrow?")
+        await program.shows("no AI")
+        await program.asks("Please note: the office closes early on Friday")
+        await program.shows("[y] once")
+        return seen(program.raw)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A terminal like any other, the bundled configuration, and nothing of this machine's."""
+    config = PROJECT / "config"
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "LOGNAME": "you",
+        "DATABASE_URL": f"sqlite:///{folder}/chat.db",
+        "MCP_SERVERS_FILE": str(config / "mcp_servers.json"),
+        "POLICY_FILE": str(config / "policy.toml"),
+        "SYSTEM_PROMPT_FILE": str(config / "system_prompt.md"),
+        "NOTES_FILE": str(folder / "notes.json"),
+        "WEATHER_SAMPLE": "always",
+    }
+
+
+class DimmingScreen(pyte.Screen):
+    """A screen that knows dim text, which pyte does not: it is kept as blinking, which nothing here does."""
+
+    def select_graphic_rendition(self, *attributes: int, **options: Any) -> None:
+        super().select_graphic_rendition(*(5 if each == 2 else each for each in attributes), **options)
+
+
+def seen(written: bytes) -> pyte.Screen:
+    """What a person sees once a program has written this."""
+    screen = DimmingScreen(COLUMNS, ROWS)
+    pyte.ByteStream(screen).feed(written)
+    return screen
+
+
+def svg(screen: pyte.Screen) -> str:
+    """The screen as a picture that needs nothing from elsewhere."""
+    console = Console(
+        record=True,
+        width=COLUMNS,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+    )
+    for y in range(used_rows(screen) + 1):
+        console.print(Text.assemble(*runs(screen.buffer[y])), no_wrap=True, overflow="crop", crop=False)
+    drawn = console.export_svg(title="countersign", theme=THEME, code_format=template(), unique_id="chat")
+    return "\n".join(line.rstrip() for line in drawn.splitlines() if line.strip()) + "\n"
+
+
+def used_rows(screen: pyte.Screen) -> int:
+    """Rows from the top to the last that has something in it."""
+    return max(y for y, line in enumerate(screen.display, start=1) if line.strip())
+
+
+def runs(row: Any) -> Iterator[tuple[str, Style]]:
+    """A row in pieces of one style; wide letters are pieces of their own, so that each stands where it belongs."""
+    cells = [row[x] for x in range(COLUMNS)]
+    for (style, wide), run in groupby(cells, key=lambda cell: (style_of(cell), cell_len(cell.data) != 1)):
+        text = "".join(cell.data for cell in run)
+        yield from ((letter, style) for letter in text) if wide else [(text, style)]
+
+
+def style_of(cell: Any) -> Style:
+    """How a cell looks."""
+    return Style(
+        color=None if cell.fg == "default" else COLOURS.get(cell.fg, cell.fg),
+        bold=cell.bold,
+        italic=cell.italics,
+        underline=cell.underscore,
+        reverse=cell.reverse,
+        dim=cell.blink,
+    )
+
+
+def template() -> str:
+    """Rich's own, without its fonts from the network, and with words for those who cannot see it."""
+    local = re.sub(r"@font-face \{\{.*?\n    \}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    local = re.sub(r"\s*<!-- .*? -->", "", local).replace("Fira Code, monospace", FONTS).replace("arial", "sans-serif")
+    return local.replace("<svg ", f'<svg role="img" aria-label="{SAYS}" ', 1)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,107 @@
+"""What the documents name exists, and what people can set is documented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import typer
+
+from bot.cli import app
+from bot.settings import Settings
+from bot.tools.config_entry import KNOWN_KEYS
+
+PROJECT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path for pattern in ("*.md", "docs/**/*.md", "mcp_servers/**/*.md") for path in PROJECT.glob(pattern)
+)
+PICTURES = sorted((PROJECT / "docs" / "pictures").glob("*.svg"))
+CONFIGURATION = (PROJECT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+_EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z]+|'[^'\n]*'))+")
+
+
+def _section(heading: str) -> str:
+    """What stands under a second-level heading of the configuration guide."""
+    (text,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", CONFIGURATION, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def _first_cells(text: str) -> list[str]:
+    """The names in the first column of all tables."""
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+def _anchors(document: Path) -> set[str]:
+    """The headings of a document, as links name them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", document.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command of the program, and every group of commands."""
+    yield words, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from _commands(one, (*words, name))
+
+
+def test_every_setting_is_documented_and_every_documented_setting_exists() -> None:
+    documented = _first_cells(_section("Environment"))
+    assert sorted(documented) == sorted(name.upper() for name in Settings.model_fields)
+
+
+def test_every_key_of_a_server_is_documented_and_every_documented_key_exists() -> None:
+    assert sorted(_first_cells(_section("MCP servers"))) == sorted(KNOWN_KEYS)
+
+
+@_EACH_DOCUMENT
+def test_links_within_the_project_lead_somewhere(document: Path) -> None:
+    links = _LINK.findall(_FENCE.sub("", document.read_text(encoding="utf-8")))
+    for link in links:
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / unquote(path)).resolve() if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+@_EACH_DOCUMENT
+def test_named_make_targets_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^\s*)make ([a-z-]+)", document.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= targets
+
+
+@_EACH_DOCUMENT
+def test_named_commands_and_options_exist(document: Path) -> None:
+    commands = dict(_commands(typer.main.get_command(app)))
+    for named in _COMMAND.findall(document.read_text(encoding="utf-8")):
+        words = re.sub("'[^']*'", "", named).split()[1:]
+        path = tuple(word for word in words if not word.startswith("-"))
+        found = max((known for known in commands if path[: len(known)] == known), key=len)
+        command = commands[found]
+        # What follows a command may be an option's value; what follows a group must be one of its commands.
+        assert found == path or not hasattr(command, "commands"), named
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help", "-h"}
+        assert {word for word in words if word.startswith("-")} <= known, named
+
+
+def test_the_documents_are_those_people_look_for() -> None:
+    names = {str(path.relative_to(PROJECT)) for path in DOCUMENTS}
+    servers = {f"mcp_servers/{path.parent.name}/README.md" for path in PROJECT.glob("mcp_servers/*/__main__.py")}
+    assert names >= {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/adr/README.md", *servers}
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_pictures_load_nothing_from_elsewhere(picture: Path) -> None:
+    drawn = picture.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert "://" not in drawn
+    assert not re.search(r"<script|@import|@font-face|<image", drawn)
