@@ -5,6 +5,7 @@ interrupted). What the commands do is in `bot.app`.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
@@ -20,13 +21,16 @@ from bot.settings import Settings, read_settings
 app = typer.Typer(
     name="countersign",
     help="An assistant that works through MCP servers and acts only on the right person's signature.",
-    no_args_is_help=True,
     add_completion=False,
+    # Plain help and one-line errors; loading rich for boxes would take longer than anything else `--help` does.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-database_commands = typer.Typer(help="The database's schema.", no_args_is_help=True)
+database_commands = typer.Typer(help="The database's schema.", rich_markup_mode=None)
 app.add_typer(database_commands, name="db")
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
@@ -46,13 +50,16 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     _show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(USAGE)
 
 
 @app.command()
@@ -89,7 +96,9 @@ def chat(
 @app.command()
 def run(
     *,
-    only: Annotated[str, typer.Option(help="Some parts only: slack,discord,worker,web.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="PART,...", help="Some parts only. This release has one part: worker.")
+    ] = "",
     debug: Debug = False,
 ) -> None:
     """Run every part that is configured, until SIGTERM."""
@@ -107,11 +116,9 @@ def upgrade(*, debug: Debug = False) -> None:
     """Bring the database to this release's schema."""
 
     async def migrate(settings: Settings) -> int:
-        from bot.app.house import opened_database  # noqa: PLC0415
-        from bot.storage import schema  # noqa: PLC0415
+        from bot.app.database import upgrade  # noqa: PLC0415
 
-        async with opened_database(settings.model_copy(update={"auto_migrate": True})) as database:
-            typer.echo(f"{database.path} is at {await schema.current(database)}")
+        typer.echo(f"The database has schema {await upgrade(settings)} now.")
         return 0
 
     _run(migrate, debug=debug)
@@ -119,23 +126,29 @@ def upgrade(*, debug: Debug = False) -> None:
 
 @database_commands.command("current")
 def current(*, debug: Debug = False) -> None:
-    """Show the database's schema and this release's."""
+    """Show the database's schema and this release's; exit code 1 if they differ."""
 
     async def show(settings: Settings) -> int:
-        from bot.app.house import opened_database  # noqa: PLC0415
-        from bot.storage import schema  # noqa: PLC0415
+        from bot.app.database import current  # noqa: PLC0415
 
-        async with opened_database(settings.model_copy(update={"auto_migrate": False})) as database:
-            found = await schema.current(database)
-        typer.echo(f"database: {found or 'empty'}, this release: {schema.head()}")
-        return 0 if found == schema.head() else 1
+        found, wanted = await current(settings)
+        typer.echo(f"database: {found or 'empty'}, this release: {wanted}")
+        return 0 if found == wanted else FAILED
 
     _run(show, debug=debug)
 
 
 def main() -> None:
     """The entry point."""
-    app()
+    try:
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "countersign"
+        said = error.format_message().replace("Value error, ", "")
+        _complain(f"{said}{'' if said.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
+        code = USAGE
+    sys.exit(code or 0)
 
 
 def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool) -> None:
@@ -144,17 +157,24 @@ def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool
     except CountersignError as error:
         if debug:
             traceback.print_exc()
-        typer.echo(f"countersign: {error}", err=True)
-        code = 2 if isinstance(error, SettingsError) else 1
+        _complain(str(error))
+        code = USAGE if isinstance(error, SettingsError) else FAILED
     except KeyboardInterrupt:
-        code = 130
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the answer has gone: nothing to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
     except Exception as error:  # the last line of defence: a person sees one line, not a traceback
         if debug:
             raise
-        typer.echo(
-            f"countersign: Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where.",
-            err=True,
-        )
-        code = 1
+        _complain(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
+        code = FAILED
     sys.stdout.flush()
     raise typer.Exit(code)
+
+
+def _complain(problem: str) -> None:
+    """One line, whatever the problem is made of."""
+    visible = "".join(character if character.isprintable() else " " for character in problem)
+    typer.echo(f"countersign: {' '.join(visible.split())}", err=True)

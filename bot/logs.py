@@ -38,7 +38,11 @@ def log_to_stderr(level: str, style: str) -> None:
 def log_to_file(level: str, path: Path) -> None:
     """Log to a file that is kept below two megabytes: a terminal chat shows the conversation and nothing else."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_MEGABYTE, backupCount=1, delay=True)
+    path.touch(mode=0o600)
+    # What comes from elsewhere may hold half a character; a log line about it must not fail.
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=_MEGABYTE, backupCount=1, encoding="utf-8", errors="backslashreplace", delay=True
+    )
     handler.setFormatter(logging.Formatter(_TEXT))
     _install(handler, level)
 

@@ -73,7 +73,7 @@ class Commands(Protocol):
         """Answer a command, possibly several times while it works: each reply replaces the one before."""
 
     def complete(self, text: str) -> Sequence[str]:
-        """The words that could follow `text`, from memory, at once."""
+        """Whole command lines, without the slash, that begin with `text`: from memory, at once."""
 
 
 class LanguageModel(Protocol):
@@ -121,8 +121,11 @@ class ServerAdmin(Protocol):
     def enabled(self) -> bool:
         """False if MCP is switched off altogether."""
 
+    async def settled(self) -> None:
+        """Wait, within a limit, for servers that are connecting for the first time."""
+
     def servers(self) -> Sequence[ServerState]:
-        """Every configured server, by name."""
+        """Every configured server, by name, as it may be shown: without secrets."""
 
     def tools(self, server: str) -> Sequence[Tool]:
         """The tools of one server as they are offered. Raises NotFound."""

@@ -5,29 +5,38 @@ Names are the contract of docs/configuration.md. `.env` in the working folder is
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, SecretStr, ValidationError
+from dotenv import dotenv_values
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.errors import SettingsError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST_DAYS = 366
+_LONGEST_SHOWN = 60
 
 
 def _seconds(value: Any) -> Any:
     """`90`, `60s`, `30m`, `24h` or `2d` in seconds; `never` is None."""
     if not isinstance(value, str):
         return value
-    if value.strip().lower() == "never":
+    if value.lower() == "never":
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", value.strip().lower())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)", value.lower())
     if match is None:
         raise ValueError("write a number and a unit, such as 60s, 30m or 24h, or never")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if not 0 < seconds <= _LONGEST_DAYS * _UNITS["d"]:
+        raise ValueError(f"it must be more than 0 and at most {_LONGEST_DAYS}d, or never")
+    return seconds
 
 
 def _names(value: Any) -> Any:
@@ -41,8 +50,30 @@ def _names(value: Any) -> Any:
     return frozenset(names)
 
 
+def _address(value: str) -> str:
+    """An http or https address. What is wrong with one is told without repeating it: it may hold a password."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"\s", value):
+        raise ValueError("write an address such as https://host/v1")
+    return value
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
 Duration = Annotated[float | None, BeforeValidator(_seconds)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
+Address = Annotated[str, AfterValidator(_address)]
+AnyCase = BeforeValidator(_lower)
 
 
 class Settings(BaseSettings):
@@ -52,19 +83,20 @@ class Settings(BaseSettings):
         env_file=".env", env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore", frozen=True
     )
 
-    database_url: str = "sqlite:///data/countersign.db"
+    # Addresses may hold passwords: like keys, they are not shown.
+    database_url: str = Field("sqlite:///data/countersign.db", repr=False)
     auto_migrate: bool = True
 
     bot_model: str = ""
     openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
-    openai_api: Literal["auto", "chat"] = "auto"
+    openai_base_url: Address | None = Field(None, repr=False)
+    openai_api: Annotated[Literal["auto", "chat"], AnyCase] = "auto"
     anthropic_api_key: SecretStr | None = None
-    anthropic_base_url: str | None = None
+    anthropic_base_url: Address | None = Field(None, repr=False)
 
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
-    mcp_approval_default_policy: ApprovalPolicy | None = None
+    mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     policy_file: Path = Path("config/policy.toml")
     system_prompt_file: Path = Path("config/system_prompt.md")
@@ -72,19 +104,43 @@ class Settings(BaseSettings):
     admins: Principals = frozenset()
     approvers: Principals = frozenset()
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "text", "json"] = "auto"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], AnyCase] = "info"
+    log_format: Annotated[Literal["auto", "text", "json"], AnyCase] = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blanks(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        # A line break behind a key, as secrets from files often have, would make it another key.
+        stripped = {name: value.strip() if isinstance(value, str) else value for name, value in values.items()}
+        return {name: value for name, value in stripped.items() if value != ""}
+
+
+def read_environment() -> dict[str, str]:
+    """Every variable there is, those of .env included, for what the operator's files refer to. Call it after
+    `read_settings`, which says what is wrong with .env.
+    """
+    written = dotenv_values(".env", encoding="utf-8")
+    return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
 
 
 def read_settings(**overrides: Any) -> Settings:
     """Read the environment. `overrides` (from the command line) win.
 
-    Raises SettingsError that names the variable, never its value if that is a secret.
+    Raises SettingsError that names every variable which cannot be used, never the value of one that may be secret.
     """
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, each['loc'])).upper()}: {each['msg']}" for each in error.errors()]
-        raise SettingsError(
-            f"The environment cannot be used: {'; '.join(problems)}.", "correct it there or in .env"
-        ) from None
+        problems = "; ".join(_problem(str(each["loc"][0]), each["msg"], each["input"]) for each in error.errors())
+        raise SettingsError(f"The environment cannot be used: {problems}.", "correct it there or in .env") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f".env cannot be read: {error}.", "save it as UTF-8 text, or remove it") from error
+
+
+def _problem(name: str, said: str, value: Any) -> str:
+    said = said.removeprefix("Value error, ")
+    if name.endswith(("_key", "_url")):
+        return f"{name.upper()}: {said}"
+    shown = repr(value)
+    shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+    return f"{name.upper()} is {shown}: {said[0].lower()}{said[1:]}"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import signal
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from bot.app.house import House, WatchLog, opened_database, opened_house
+from bot.app.database import fitting_database, held_database
+from bot.app.house import House, WatchLog, opened_house
 from bot.app.models import ModelChoice, choose_model
+from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.commands.registry import CommandRegistry
 from bot.engine.engine import Engine
 from bot.errors import CountersignError, DatabaseHeld, NotFound
@@ -23,7 +26,6 @@ from bot.platforms.console.reading import write_conversation
 from bot.ports import TurnLog
 from bot.settings import Settings
 from bot.storage.address import sqlite_path
-from bot.storage.lock_file import LockFile
 
 REMEMBERED_TURNS = 50
 TERMINATED = 128 + signal.SIGTERM
@@ -45,22 +47,25 @@ class ChatOptions:
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
     """Talk in this terminal until the person leaves; the exit code. Raises CountersignError."""
     choice = choose_model(settings, options.model)
-    database = sqlite_path(settings.database_url)
-    log_to_file(settings.log_level, database.with_name("countersign.log"))
+    files = read_operator_files(settings)
     streams = process_streams()
-    person = Person(options.user or getpass.getuser(), operator=not options.user)
-    lock = LockFile(database)
+    person = Person(options.user or _login_name(), operator=not options.user)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held_database(settings, "countersign chat"))
+        except DatabaseHeld:
+            if not options.conversation or options.message is not None:
+                raise
+            return await _read_beside(settings, person, options.conversation, streams)
+        log_to_file(settings.log_level, sqlite_path(settings.database_url).with_name("countersign.log"))
+        return await _Session(settings, files, options, choice, person, streams, watch_log).run()
+
+
+def _login_name() -> str:
     try:
-        lock.acquire("countersign chat")
-    except DatabaseHeld:
-        if not options.conversation or options.message is not None:
-            raise
-        return await _read_beside(settings, person, options.conversation, streams)
-    try:
-        session = _Session(settings, options, choice, person, streams, watch_log)
-        return await session.run()
-    finally:
-        lock.release()
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user that has no name
+        return f"uid-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class _Session:
     """One chat, from the prompt to the goodbye."""
 
     settings: Settings
+    files: OperatorFiles
     options: ChatOptions
     choice: ModelChoice
     person: Person
@@ -83,6 +89,10 @@ class _Session:
         leaving = asyncio.Event()
         building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="house")
         listening = asyncio.create_task(terminal.listener.run(engine, commands, opening), name="terminal")
+        # What nobody foresaw is nothing the listener could tell: it ends, and `await building` raises it.
+        building.add_done_callback(
+            lambda built: None if built.cancelled() else built.exception() and listening.cancel()
+        )
         loop.add_signal_handler(signal.SIGTERM, listening.cancel)
         loop.add_signal_handler(signal.SIGHUP, listening.cancel)
         loop.add_signal_handler(signal.SIGINT, terminal.listener.interrupt)
@@ -108,13 +118,20 @@ class _Session:
         operator = self.person.author.principal if self.person.operator else ""
         try:
             async with opened_house(
-                self.settings, self.choice, [terminal.surface], operator=operator, watch_log=self.watch_log
+                self.settings,
+                self.files,
+                self.choice,
+                [terminal.surface],
+                operator=operator,
+                watch_log=self.watch_log,
             ) as house:
                 opening.set_result(await self._opening(house))
                 commands.set_result(house.commands)
                 engine.set_result(house.engine)
-                await leaving.wait()
+                await house.until(leaving)
         except CountersignError as error:
+            if engine.done():
+                raise
             for each in (opening, commands, engine):
                 _fail(each, error)
         finally:
@@ -154,7 +171,7 @@ async def _read_beside(settings: Settings, person: Person, conversation: str, st
     """Show a conversation while another process holds the database."""
     from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - only here is it needed before the house is built
 
-    async with opened_database(settings) as database:
+    async with fitting_database(settings, migrate=False) as database:
         opening = await _continued(SqlTurnLog(database), person, conversation)
     if not opening.count:
         raise NotFound(f"There is no conversation {conversation!r} of yours.", "leave out --conversation to start one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from bot.settings import Settings
 
 ANTHROPIC_DEFAULT = "claude-sonnet-5-5"
 OPENAI_DEFAULT = "gpt-5.5"
+_PROVIDERS = ("demo", "openai", "anthropic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class ModelChoice:
 
 def choose_model(settings: Settings, wanted: str = "") -> ModelChoice:
     """The model by `--model`, by BOT_MODEL, or by the key that is present. Raises SettingsError."""
-    provider, _, name = (wanted or settings.bot_model or _by_key(settings)).partition(":")
+    written, _, name = (part.strip() for part in (wanted or settings.bot_model or _by_key(settings)).partition(":"))
+    provider = written.lower()
     match provider:
         case "demo":
             return ModelChoice("demo", "demo")
@@ -47,8 +50,10 @@ def choose_model(settings: Settings, wanted: str = "") -> ModelChoice:
             model = name or ANTHROPIC_DEFAULT
             return _hosted(provider, "anthropic", model, key, settings.anthropic_base_url)
         case _:
+            close = difflib.get_close_matches(provider, _PROVIDERS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
             raise SettingsError(
-                f"There is no model provider called {provider!r}.",
+                f"There is no model provider called {written!r}.{hint}",
                 "set BOT_MODEL (or --model) to demo, openai:NAME or anthropic:NAME",
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Invocation, Reply, Table
@@ -54,9 +54,17 @@ class McpCommands:
             "help": lambda _words, _member: _help(),
         }
 
-    def answer(self, invocation: Invocation) -> Reply:
-        """Answer one invocation."""
-        verb, *words = invocation.words or ("help",)
+    async def answers(self, invocation: Invocation) -> AsyncIterator[Reply]:
+        """Answer one invocation: at once, and once more when servers that are just connecting have been tried."""
+        connecting = any(state.status is ServerStatus.CONNECTING for state in self._servers.servers())
+        yield self._answer(invocation)
+        if connecting:
+            await self._servers.settled()
+            yield self._answer(invocation)
+
+    def _answer(self, invocation: Invocation) -> Reply:
+        written, *words = invocation.words or ("help",)
+        verb = written.lower()
         if verb not in self._verbs:
             close = difflib.get_close_matches(verb, self._verbs, n=1)
             hint = f" Did you mean `/mcp {close[0]}`?" if close else ""
@@ -78,7 +86,10 @@ class McpCommands:
     def _list(self, _words: Sequence[str], _member: Member) -> Reply:
         states = self._servers.servers()
         if not states:
-            return Reply("No servers yet. Put one in `config/mcp_servers.json` and start again.")
+            return Reply(
+                "No servers yet. Put one in the file that `MCP_SERVERS_FILE` names (`config/mcp_servers.json` if it "
+                "names none) and start again."
+            )
         rows = tuple(
             (f"{_MARKS[state.status]} {state.config.name}", state.status.value, str(state.tool_count), state.problem)
             for state in states
@@ -116,10 +127,10 @@ class McpCommands:
     def _find(self, name: str) -> ServerState:
         states = {state.config.name: state for state in self._servers.servers()}
         if name not in states:
+            # What was typed is not repeated: a reply's text is Markdown, and that text could be anything.
             close = difflib.get_close_matches(name, states, n=1)
-            raise NotFound(
-                f"There is no server called {name}.", f"did you mean {close[0]}?" if close else "see /mcp list"
-            )
+            hint = f" Did you mean `{close[0]}`?" if close else ""
+            raise NotFound(f"There is no server of that name.{hint} `/mcp list` lists them.")
         return states[name]
 
 

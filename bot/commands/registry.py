@@ -19,11 +19,13 @@ class CommandRegistry:
         """Answer a command; an unknown one is answered with the nearest that exists."""
         match request:
             case Invocation(command=name) if name in self._commands:
-                yield self._commands[name].answer(request)
+                async for reply in self._commands[name].answers(request):
+                    yield reply
             case Invocation(command=name):
                 close = difflib.get_close_matches(name, self._commands, n=1)
                 hint = f" Did you mean `/{close[0]}`?" if close else ""
-                yield Reply(f"There is no command `/{name}`.{hint}", failed=True)
+                known = ", ".join(f"`/{each}`" for each in self._commands)
+                yield Reply(f"There is no such command.{hint} What there is: {known}.", failed=True)
             case Submission():
                 yield Reply("This form is no longer open. Start again with the command.", failed=True)
 

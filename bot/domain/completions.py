@@ -46,7 +46,9 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The transcript and the tools the model may choose from. System messages come first."""
+    """The transcript and the tools the model may choose from. Besides the system message at the beginning there may be
+    others between the rounds: where a provider has no place for those, its adapter finds one.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()

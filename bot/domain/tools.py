@@ -134,4 +134,5 @@ def canonical_json(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """SHA-256 of a value's canonical JSON, in hexadecimal."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    # A server's schema may hold half a surrogate pair.
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()

@@ -36,7 +36,8 @@ async def ask(
             if attempt == ATTEMPTS or seconds > LONGEST_WAIT_SECONDS:
                 raise
             on_text("")
-            on_activity(f"{problem.cause} Trying again in {seconds:.0f} s" if seconds >= 1 else problem.cause)
+            # The wait comes first: a narrow screen shows the beginning of this line, and causes can be long.
+            on_activity(f"Trying again in {seconds:.0f} s. {problem.cause}" if seconds >= 1 else problem.cause)
             await pause(seconds)
     raise AssertionError
 

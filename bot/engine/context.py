@@ -2,7 +2,7 @@
 
 Order of the operator's instructions (checklist N): every server's `system_instruction` first; what an
 `auto_context_tool` found, with that server's `response_instruction`; then the `response_instruction` of each further
-server whose tools ran, once. What tools and other people say is data: it never stands in a system message.
+server whose tools ran, once. What servers, tools and other people say is data: it never stands in a system message.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from collections.abc import Iterable, Sequence
 from bot.domain.messages import Message, TextPart, ToolResult, assistant, system, tool_results, user
 from bot.domain.tools import ToolSet
 from bot.domain.turns import ModelStep, Origin, StepStatus, ToolStep, TurnRecord, TurnStatus
+
+HISTORY_CHARACTERS = 60_000
+"""How much of earlier turns goes along: some 15,000 tokens of English, and less than half of a window of 128,000
+tokens in the languages that take a token for each character.
+"""
 
 LAST_ROUND = (
     "The limit of tool calls for this question is reached: no further tool can be used. "
@@ -25,9 +30,8 @@ def transcript(
     """The messages for the next question to the model."""
     used: list[str] = []
     messages = [_instructions(record, offered, system_prompt, used)]
-    for earlier in history:
-        messages += _exchange(earlier)
-    messages += _question(record)
+    messages += _remembered(history)
+    messages += _question(record, offered)
     messages += _rounds(record, offered, used)
     return tuple(messages)
 
@@ -43,7 +47,7 @@ def _words(step: ToolStep) -> str:
     approval = step.approval
     match step.status:
         case StepStatus.DENIED:
-            by = approval.decided_by if approval else "An approver"
+            by = (approval.decided_by if approval else "") or "An approver"
             reason = f" Reason: {approval.reason}" if approval and approval.reason else ""
             return f"{by} turned this call down. It was not run.{reason}"
         case StepStatus.EXPIRED:
@@ -62,16 +66,27 @@ def _words(step: ToolStep) -> str:
 def _instructions(record: TurnRecord, offered: ToolSet, system_prompt: str, used: list[str]) -> Message:
     parts = [system_prompt.strip()]
     parts += [f"[{each.server}] {each.system_instruction}" for each in offered.guidance if each.system_instruction]
-    if offered.absent:
-        parts.append("Not available now: " + " ".join(offered.absent))
     parts += _responses((step for step in record.calls if step.origin is Origin.CONTEXT), offered, used)
     return system("\n\n".join(part for part in parts if part))
+
+
+def _remembered(history: Sequence[TurnRecord]) -> list[Message]:
+    """The newest turns whose words fit in together: what is older is forgotten, whole turns at a time."""
+    room = HISTORY_CHARACTERS
+    remembered: list[Message] = []
+    for earlier in reversed(history):
+        exchange = _exchange(earlier)
+        room -= sum(len(message.text) for message in exchange)
+        if room < 0:
+            break
+        remembered = exchange + remembered
+    return remembered
 
 
 def _exchange(earlier: TurnRecord) -> list[Message]:
     """An earlier turn as the model remembers it: what was asked and what was answered, not how (checklist C5)."""
     match earlier.turn.status, earlier.answer:
-        case TurnStatus.DONE, ModelStep(message=answer) if answer.text:
+        case TurnStatus.DONE, ModelStep(message=answer) if answer.text.strip():
             pass
         case TurnStatus.DONE, _:
             answer = assistant("(I gave no answer.)")
@@ -82,15 +97,17 @@ def _exchange(earlier: TurnRecord) -> list[Message]:
     return [user(earlier.turn.question.text), answer]
 
 
-def _question(record: TurnRecord) -> list[Message]:
+def _question(record: TurnRecord, offered: ToolSet) -> list[Message]:
     before = record.turn.question.context
     said = [_information("What others said here before", "\n".join(before))] if before else []
+    # Why a server is absent may be in that server's own last words.
+    absent = [_information("Tools that are not available now", "\n".join(offered.absent))] if offered.absent else []
     found = [
         _information(f"Found by {step.call.name} for this question", step.result.text)
         for step in record.calls
         if step.origin is Origin.CONTEXT and step.status is StepStatus.DONE and step.result
     ]
-    return [*said, *found, user(record.turn.question.text)]
+    return [*said, *absent, *found, user(record.turn.question.text)]
 
 
 def _information(what: str, text: str) -> Message:

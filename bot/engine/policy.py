@@ -38,9 +38,11 @@ def read_policies(table: Mapping[str, Any], default: ApprovalPolicy | None, sour
     Raises SettingsError that names `source` and the entry which cannot be used.
     """
     _refuse_unknown(table, {"default", "servers"}, source, "")
+    own_default = _word(table.get("default", ApprovalPolicy.ASK_USER), source, "default")
     servers = _table(table.get("servers", {}), source, "servers")
+    _refuse_patterns(servers, source, "servers")
     return Policies(
-        default=default or _word(table.get("default", ApprovalPolicy.ASK_USER), source, "default"),
+        default=default or own_default,
         servers={name: _read_server(entry, source, f"servers.{name}") for name, entry in servers.items()},
     )
 
@@ -49,6 +51,7 @@ def _read_server(entry: Any, source: str, place: str) -> ServerPolicy:
     entry = _table(entry, source, place)
     _refuse_unknown(entry, {"default", "tools"}, source, f"{place}.")
     tools = _table(entry.get("tools", {}), source, f"{place}.tools")
+    _refuse_patterns(tools, source, f"{place}.tools")
     return ServerPolicy(
         tools={name: _word(word, source, f"{place}.tools.{name}") for name, word in tools.items()},
         default=_word(entry["default"], source, f"{place}.default") if "default" in entry else None,
@@ -68,12 +71,22 @@ def _refuse_unknown(table: Mapping[str, Any], known: set[str], source: str, plac
             raise SettingsError(f"{source}: {place}{key} means nothing here.", f"use one of {', '.join(sorted(known))}")
 
 
+def _refuse_patterns(names: Mapping[str, Any], source: str, place: str) -> None:
+    # `"delete_*" = "ALWAYS_DENY"` would match no tool at all, and whoever wrote it would feel safe.
+    for name in names:
+        if "*" in name or "?" in name:
+            raise SettingsError(
+                f"{source}: {place} has the pattern {name!r}, and patterns mean nothing here.",
+                "name each one, and set a default for all others",
+            )
+
+
 def _word(value: Any, source: str, place: str) -> ApprovalPolicy:
     try:
         return ApprovalPolicy(value)
     except ValueError:
         raise SettingsError(
-            f"{source}: {place} is {value!r}.", f"use one of {', '.join(word.value for word in ApprovalPolicy)}"
+            f"{source}: {place} is {value!r:.60}.", f"use one of {', '.join(word.value for word in ApprovalPolicy)}"
         ) from None
 
 
@@ -106,7 +119,8 @@ class Signatories:
 
         Whoever asked may always turn their own request down: that is no more than stopping.
         """
-        if self.signs(member) or (verdict is Verdict.DENY and member.author == asker):
+        own = member.author.principal == asker.principal
+        if self.signs(member) or (own and verdict is Verdict.DENY):
             return ""
         who = ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
         return f"You may not sign this. It needs {who}."

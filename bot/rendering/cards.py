@@ -18,6 +18,8 @@ from bot.rendering.plain import one_line, revealed
 from bot.rendering.secrets import MASK, masked, secret_name
 
 VALUE_LIMIT = 200
+VALUE_LINES = 6
+"""More would push the title out of sight, and with it what is being signed."""
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -77,7 +79,7 @@ def card(step: ToolStep) -> Card | None:
         server=one_line(tool.server, 60) if tool else "",
         tool=one_line(tool.name if tool else step.call.name, 60),
         arguments=tuple(_argument(str(name), value) for name, value in step.call.arguments.items()),
-        asked_by=one_line(approval.requested_for.name or approval.requested_for.id, 60),
+        asked_by=one_line(approval.requested_for.name, 60) or one_line(approval.requested_for.id, 60),
         expires_in=approval.expires_in,
         expires_at=approval.expires_at,
         outcome=outcome(step.status, approval),
@@ -86,12 +88,13 @@ def card(step: ToolStep) -> Card | None:
 
 def outcome(status: StepStatus, approval: Approval) -> str:
     """How the question ended, one line; empty while it is open."""
-    by = f" by {one_line(approval.decided_by, 60)}" if approval.decided_by else ""
+    by = f" by {decider}" if (decider := one_line(approval.decided_by, 60)) else ""
     match status:
         case StepStatus.AWAITING:
             return ""
         case StepStatus.DENIED:
-            return f"Denied{by}: {one_line(approval.reason, VALUE_LIMIT)}" if approval.reason else f"Denied{by}"
+            reason = one_line(approval.reason, VALUE_LIMIT)
+            return f"Denied{by}: {reason}" if reason else f"Denied{by}"
         case StepStatus.EXPIRED:
             return "Timed out. Not run."
         case StepStatus.CANCELLED:
@@ -126,9 +129,8 @@ def _title(step: ToolStep) -> str:
 
 def _argument(name: str, value: Any) -> CardArgument:
     full = MASK if secret_name(name) and value not in (None, "") else masked(revealed(_text(value)))
-    shown = full
-    if len(full) > VALUE_LIMIT:
-        shown = f"{full[:VALUE_LIMIT].rstrip()}… ({len(full)} characters)"
+    beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
+    shown = full if beginning == full else f"{beginning.rstrip()}… ({len(full)} characters)"
     return CardArgument(one_line(revealed(name), 60), shown, full)
 
 

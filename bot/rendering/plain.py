@@ -62,13 +62,15 @@ def revealed(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = _SURROGATES.sub(_spelled, _INVISIBLE.sub(_spelled, text.replace("\r\n", "\n")))
-    return _LINE_ENDS.sub(_spelled, text)
+    return _MARKS.sub(_spelled_pile, _LINE_ENDS.sub(_spelled, text))
 
 
 def one_line(text: str, limit: int) -> str:
     """The text on one line of at most `limit` characters, an ellipsis for what did not fit."""
-    line = " ".join(plain(text[: limit * 8 + 1000]).split())
-    return line if len(line) <= limit else line[: max(limit - 1, 0)].rstrip() + ELLIPSIS
+    line = " ".join(plain(text[: max(limit, 0) * 8 + 1000]).split())
+    if len(line) <= limit:
+        return line
+    return line[: limit - 1].rstrip() + ELLIPSIS if limit > 0 else ""
 
 
 def _kept_joiner(match: re.Match[str]) -> str:
@@ -85,4 +87,13 @@ def _joins(character: str) -> bool:
 
 
 def _spelled(match: re.Match[str]) -> str:
-    return f"\\u{{{ord(match.group()):x}}}"
+    return _code_point(match.group())
+
+
+def _spelled_pile(match: re.Match[str]) -> str:
+    """Four marks as they are, the rest of the pile by name."""
+    return match[1] + "".join(map(_code_point, match[0][len(match[1]) :]))
+
+
+def _code_point(character: str) -> str:
+    return f"\\u{{{ord(character):x}}}"

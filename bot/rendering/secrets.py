@@ -17,7 +17,9 @@ _NAMES = re.compile(
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HARMLESS = re.compile(
-    r"(^|[-_ ])(max|min|num|count|total|limit|next|page|input|output)[-_ ].*tokens?$|tokens$", re.IGNORECASE
+    r"(^|[-_ ])(max|min|num|count|total|limit|next|page|input|output)[-_ ].*tokens?$|tokens$"
+    r"|tokens?[-_ ](count|limit|budget|usage)$",
+    re.IGNORECASE,
 )
 
 _SHAPES = (
@@ -38,7 +40,8 @@ _SHAPES = (
     r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{12,}=*",
     # `password: hunter2`, `api_key=...`, `my password is ...`
     (
-        r"(?i:\b\w*(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)\w*"
+        r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
+        r"\w{0,40}"
         r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
     ),
 )

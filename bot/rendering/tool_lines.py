@@ -32,12 +32,15 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolLine:
-    """A tool call on one line. All text is plain; `state` may be empty where the mark says enough."""
+    """A tool call on one line. All text is plain; `state` may be empty where the mark says enough, `more` says how
+    much there is beyond the `summary`: `+4 lines`.
+    """
 
     mark: Mark
     name: str
     state: str = ""
     summary: str = ""
+    more: str = ""
 
 
 _UNSENT = {
@@ -54,8 +57,22 @@ _SENT = {
 
 def tool_line(step: ToolStep, view: TurnView) -> ToolLine:
     """How a call of this view stands: in the present while it runs, in the past when it has ended."""
-    mark, state, summary = _standing(step, view)
-    return ToolLine(mark, tool_name(step), state, summary)
+    name = tool_name(step)
+    match step.status:
+        case StepStatus.AWAITING | StepStatus.EXPIRED | StepStatus.CANCELLED:
+            mark, state = _UNSENT[step.status]
+            return ToolLine(mark, name, state)
+        case StepStatus.READY | StepStatus.STARTED:
+            moving = step.status is StepStatus.STARTED or step.n in view.running
+            progress = one_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
+            return ToolLine(Mark.RUNNING, name, "running" if moving else "about to run", progress)
+        case StepStatus.DENIED:
+            return ToolLine(Mark.DENIED, name, "denied", *_denial(step))
+        case StepStatus.DONE | StepStatus.FAILED | StepStatus.UNKNOWN:
+            mark, state = _SENT[step.status]
+            return ToolLine(mark, name, state, *_told(step.result))
+        case _:
+            assert_never(step.status)
 
 
 def tool_name(step: ToolStep) -> str:
@@ -65,36 +82,15 @@ def tool_name(step: ToolStep) -> str:
     return one_line(f"{step.tool.server}.{step.tool.name}", NAME_LIMIT)
 
 
-def _standing(step: ToolStep, view: TurnView) -> tuple[Mark, str, str]:
-    match step.status:
-        case StepStatus.AWAITING | StepStatus.EXPIRED | StepStatus.CANCELLED:
-            mark, state = _UNSENT[step.status]
-            summary = ""
-        case StepStatus.READY | StepStatus.STARTED:
-            moving = step.status is StepStatus.STARTED or step.n in view.running
-            mark, state = Mark.RUNNING, "running" if moving else "about to run"
-            summary = one_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
-        case StepStatus.DENIED:
-            mark, state, summary = Mark.DENIED, "denied", _denial(step)
-        case StepStatus.DONE | StepStatus.FAILED | StepStatus.UNKNOWN:
-            mark, state = _SENT[step.status]
-            summary = result_summary(step.result)
-        case _:
-            assert_never(step.status)
-    return mark, state, summary
-
-
-def result_summary(result: ToolResult | None) -> str:
-    """What a result says, on one short line."""
+def _told(result: ToolResult | None) -> tuple[str, str]:
+    """What a result says on one short line, and how much more there is."""
     if result is None:
-        return ""
+        return "", ""
     lines = [line for line in result.text.splitlines() if line.strip()]
     first = one_line(lines[0], SUMMARY_LIMIT) if lines else ""
     if first in ("{", "[", "```", "---"):
-        return _counted(len(lines), "line")
-    if len(lines) > 1:
-        return f"{first} (+{_counted(len(lines) - 1, 'line')})"
-    return first or _attachments(result)
+        return _counted(len(lines), "line"), ""
+    return first or _attachments(result), f"+{_counted(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
 
 
 def _attachments(result: ToolResult) -> str:
@@ -103,12 +99,12 @@ def _attachments(result: ToolResult) -> str:
     return ", ".join(_counted(count, word) for count, word in ((images, "image"), (files, "file")) if count)
 
 
-def _denial(step: ToolStep) -> str:
-    approval = step.approval
-    if approval is None or not approval.decided_by:
-        return result_summary(step.result)
-    by = f"by {one_line(approval.decided_by, 40)}"
-    return f"{by}: {one_line(approval.reason, SUMMARY_LIMIT)}" if approval.reason else by
+def _denial(step: ToolStep) -> tuple[str, str]:
+    decider = one_line(step.approval.decided_by, 40) if step.approval else ""
+    reason = one_line(step.approval.reason, SUMMARY_LIMIT) if step.approval else ""
+    if not decider:
+        return _told(step.result)
+    return f"by {decider}: {reason}" if reason else f"by {decider}", ""
 
 
 def _counted(count: int, word: str) -> str:

@@ -1,20 +1,22 @@
 """Do a call's arguments fit the tool's schema? The one home of `jsonschema`.
 
 Asked before a call is sent, so that the model can correct itself without the server having seen anything. A schema
-that is broken itself proves nothing against the arguments: then the server judges.
+that is broken itself proves nothing against the arguments, and neither does one that would take too long: then the
+server judges.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
 # The library comes without type information.
 from jsonschema import SchemaError  # type: ignore[import-untyped]
-from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+from jsonschema.validators import Draft202012Validator, extend, validator_for  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -22,30 +24,62 @@ from bot.domain.tools import canonical_json
 
 _MOST = 5
 _LONGEST_SENTENCE = 300
-_LARGEST_SCHEMA = 200_000
+_LARGEST_SCHEMA = 100_000
+_MOST_STEPS = 10_000
+_steps: ContextVar[int] = ContextVar("schema_steps", default=0)
+
+
+class _Unjudged(Exception):
+    """This schema is not for us to check."""
 
 
 def misfits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """One phrase for each argument that does not fit, at most five; empty if all fit or nobody can tell.
 
-    References outside the schema are never fetched (MCP specification 2026-07-28: MUST NOT).
+    References outside the schema are never fetched (MCP specification 2026-07-28: MUST NOT). Regular expressions are
+    never run, because some take years, and no check takes more than ten thousand steps: a server must not be able to
+    hold up everybody else.
     """
     text = canonical_json(schema)
     if len(text) > _LARGEST_SCHEMA:
         return ()
+    token = _steps.set(0)
     try:
         errors = list(islice(_validator(text).iter_errors(dict(arguments)), _MOST))
-    except (SchemaError, Unresolvable, RecursionError, ValueError):
+    except (_Unjudged, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
         return ()
+    finally:
+        _steps.reset(token)
     return tuple(_phrase(error) for error in errors)
 
 
 @lru_cache(maxsize=512)
 def _validator(text: str) -> Any:
     schema = json.loads(text)
-    kind = validator_for(schema)
+    # In both the library would go on with checks of its own: by other rules, and by regular expressions.
+    if text.count('"$schema":"') > ("$schema" in schema) or '"patternProperties":' in text:
+        raise _Unjudged
+    kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
-    return kind(schema, registry=Registry())
+    return _bounded(kind)(schema, registry=Registry())
+
+
+@cache
+def _bounded(kind: Any) -> Any:
+    """A draft's rules without regular expressions, each rule counted."""
+    rules = {name: _counted(rule) for name, rule in kind.VALIDATORS.items()}
+    return extend(kind, {**rules, "pattern": lambda *_: None})
+
+
+def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*given: Any) -> Any:
+        steps = _steps.get() + 1
+        if steps > _MOST_STEPS:
+            raise _Unjudged
+        _steps.set(steps)
+        return rule(*given)
+
+    return counted
 
 
 def _phrase(error: Any) -> str:

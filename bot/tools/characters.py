@@ -5,9 +5,11 @@ Called wherever text of a server enters. It knows nothing of MCP.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?")
 _KEPT = frozenset("\n\t")
 _UNSEEN = frozenset(("Cc", "Cf", "Cs"))
 _VARIATION_SELECTORS = range(0xE0100, 0xE01F0)
@@ -16,10 +18,10 @@ _LITERAL = ("enum", "const", "default", "examples")
 
 
 def visible(text: str) -> str:
-    """The text without what nobody sees: control, zero-width, bidirectional and tag characters. Hidden text in a
-    tool's description is the classic way to give a model orders that no reviewer reads.
+    """The text without what nobody sees: a terminal's escape sequences, control, zero-width, bidirectional and tag
+    characters. Hidden text in a tool's description is the classic way to give a model orders that no reviewer reads.
     """
-    return "".join(char for char in text if char in _KEPT or not _hidden(char))
+    return "".join(char for char in _ESCAPES.sub("", text) if char in _KEPT or not _hidden(char))
 
 
 def storable(text: str) -> str:

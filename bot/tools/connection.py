@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
@@ -34,6 +34,7 @@ from bot.tools.pacing import Pacing
 from bot.tools.problems import connect_failure, connection_lost, not_in_time
 from bot.tools.redaction import Redaction
 from bot.tools.transports import opened
+from bot.tools.turnstile import Turnstile
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ _FORCED_SECONDS = 8.0
 class Surroundings:
     """What all connections share: how many may be made at once, what is secret, how fast things go."""
 
-    slots: asyncio.Semaphore
+    turnstile: Turnstile
     redact: Redaction = Redaction()
     pacing: Pacing = Pacing()
     chance: Callable[[], float] = random.random
@@ -147,18 +148,23 @@ class Connection:
         return self._line if self._line is not None and self._line.usable else None
 
     async def _own(self) -> None:
+        try:
+            await self._keep_up()
+        finally:
+            self._become(ServerState(self.config, ServerStatus.CLOSED))
+
+    async def _keep_up(self) -> None:
         failures = 0
         while not self._closing.is_set():
             began = asyncio.get_running_loop().time()
             problem, worked = await self._connect_and_serve()
             if self._closing.is_set():
-                break
+                return
             lived = asyncio.get_running_loop().time() - began
             failures = 1 if worked and lived >= self._shared.pacing.steady_after else failures + 1
             self._failed_tries += not worked
             self._become(ServerState(self.config, ServerStatus.FAILED, problem))
             await self._rest(self._pause(failures, worked=worked))
-        self._become(ServerState(self.config, ServerStatus.CLOSED))
 
     def _pause(self, failures: int, *, worked: bool) -> float:
         pacing = self._shared.pacing
@@ -206,17 +212,16 @@ class Connection:
         return self._shared.redact(problem), worked
 
     async def _live(self, line: Line, words: LastWords, scope: anyio.CancelScope) -> None:
-        async with AsyncExitStack() as slot:
-            await slot.enter_async_context(self._shared.slots)
+        async with self._shared.turnstile.passed() as make_room:
             self._become(replace(self._state, status=ServerStatus.CONNECTING))
             scope.deadline = anyio.current_time() + self.config.connect_timeout
             async with self._client(line, words) as client:
-                tools = await list_tools(client, self.config)
+                tools = await self._listed(client, line)
                 scope.deadline = math.inf
-                await slot.aclose()
+                make_room()
                 line.client = client
                 self._line = line
-                self._publish(client, line, tools)
+                self._publish(client, tools)
                 try:
                     await self._serve(client, line)
                 finally:
@@ -245,7 +250,7 @@ class Connection:
             while not (line.lost or self._closing.is_set()):
                 if line.stale or line.doubted:
                     with anyio.fail_after(self.config.connect_timeout):
-                        self._publish(client, line, await list_tools(client, self.config))
+                        self._publish(client, await self._listed(client, line))
                 await line.news()
             watchers.cancel_scope.cancel()
 
@@ -273,8 +278,13 @@ class Connection:
             failures = 1 if steady else failures + 1
             await anyio.sleep(self._shared.pacing.pause(failures, self._shared.chance()))
 
-    def _publish(self, client: Client, line: Line, tools: tuple[Tool, ...]) -> None:
-        line.listed()
+    async def _listed(self, client: Client, line: Line) -> tuple[Tool, ...]:
+        line.list_begins()
+        tools = await list_tools(client, self.config)
+        line.list_ends()
+        return tools
+
+    def _publish(self, client: Client, tools: tuple[Tool, ...]) -> None:
         self._tools = tools
         wanted = self.config.auto_context_tool
         if wanted and all(tool.original_name != wanted for tool in tools):

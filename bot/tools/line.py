@@ -11,10 +11,10 @@ from mcp import Client
 
 
 class Line:
-    """A live connection as its users see it.
+    """A live connection as its users see it. `client` is there once the server has answered.
 
     `lost`: it is over. `doubted`: a request did not get through, so calls wait until the owner has tried. `stale`: the
-    tools may have changed.
+    tools may have changed since the owner began to list them.
     """
 
     def __init__(self, settle: float) -> None:
@@ -24,7 +24,9 @@ class Line:
         self.stale = False
         self._settle = settle
         self._news = asyncio.Event()
+        self._listing = False
         self._listed_at = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
 
     @property
     def usable(self) -> bool:
@@ -33,8 +35,8 @@ class Line:
 
     @property
     def idle(self) -> bool:
-        """The owner has nothing to do but wait."""
-        return not (self.stale or self.doubted)
+        """The owner waits for news and does nothing else."""
+        return not (self._listing or self.stale or self.doubted)
 
     def lose(self) -> None:
         """The other side has hung up, or is of no more use."""
@@ -49,13 +51,23 @@ class Line:
     def mark_stale(self) -> None:
         """The tools may have changed. A server that says so all the time is asked once per `settle` seconds."""
         self.stale = True
-        loop = asyncio.get_running_loop()
-        loop.call_at(max(self._listed_at + self._settle, loop.time()), self._news.set)
+        if self._alarm is None and not self._listing:
+            self._alarm = asyncio.get_running_loop().call_at(self._listed_at + self._settle, self._ring)
 
-    def listed(self) -> None:
-        """The tools are fresh and the connection works."""
-        self.stale = self.doubted = False
+    def list_begins(self) -> None:
+        """The owner asks for the tools. A change that is told from now on may be missing in the answer."""
+        self._listing = True
+        self.stale = False
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def list_ends(self) -> None:
+        """The answer is there, so the connection works."""
+        self._listing = self.doubted = False
         self._listed_at = asyncio.get_running_loop().time()
+        if self.stale:
+            self.mark_stale()
 
     def interrupt(self) -> None:
         """Let the owner look around for another reason."""
@@ -65,3 +77,7 @@ class Line:
         """Wait until something has happened."""
         await self._news.wait()
         self._news.clear()
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._news.set()

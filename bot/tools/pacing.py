@@ -18,6 +18,7 @@ class Pacing:
     `nudge_after`: a call shortens the pause, but never below this.
     `patience`: how long a call waits for a connection that is being made.
     `settle`: the least time between two listings that a server's notifications cause.
+    `crowding`: how long a server that starts keeps others from starting, if there are many.
     """
 
     first_pause: float = 5.0
@@ -29,8 +30,10 @@ class Pacing:
     nudge_after: float = 1.0
     patience: float = 5.0
     settle: float = 1.0
+    crowding: float = 2.0
 
     def pause(self, failures: int, chance: float) -> float:
         """The wait after so many failures in a row (at least one). `chance` is a random number in [0, 1)."""
-        planned = min(self.first_pause * self.factor ** (failures - 1), self.longest_pause)
+        # Long before this many doublings the pause is the longest one; a float ends at some thousand.
+        planned = min(self.first_pause * self.factor ** min(failures - 1, 64), self.longest_pause)
         return planned * (1 + self.spread * (2 * chance - 1))

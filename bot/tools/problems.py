@@ -7,13 +7,13 @@ the connection has taken the secrets out of it.
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.tools.attempts import Attempt
+from bot.tools.redaction import address
 from bot.tools.results import error_text
 
 _QUOTED_LINES = 3
@@ -32,12 +32,6 @@ def status_phrase(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-def address(url: str) -> str:
-    """An address without what may be secret in it: credentials, query and fragment."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def refused_status(server: str, status: int) -> str:

@@ -7,9 +7,10 @@ a server that is not a tool's own answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from urllib.parse import urlsplit
 
-from bot.domain.servers import HttpTransport, ServerConfig
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, Transport
 
 _SHORTEST = 6
 """Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
@@ -37,8 +38,25 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
             for value in headers.values():
                 yield value
                 yield value.rpartition(" ")[2]
-            address = urlsplit(url)
-            yield address.query
-            yield address.password or ""
+            parts = urlsplit(url)
+            yield parts.query
+            yield parts.password or ""
         case _:
             return
+
+
+def address(url: str) -> str:
+    """An address without what may be secret in it: credentials, query and fragment."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def shown(config: ServerConfig, redact: Redaction) -> ServerConfig:
+    """A server's definition as people may see it: no header, no environment, no secret in command or address."""
+    transport: Transport
+    match config.transport:
+        case StdioTransport(command=command, args=args, cwd=cwd):
+            transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd)
+        case HttpTransport(url=url):
+            transport = HttpTransport(redact(address(url)))
+    return replace(config, transport=transport)

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig, ServerState, ServerStatus, StdioTransport
@@ -21,13 +22,14 @@ from bot.tools.arguments import misfits
 from bot.tools.connection import Connection, Surroundings
 from bot.tools.library_logs import contain_library_logs
 from bot.tools.pacing import Pacing
-from bot.tools.redaction import Redaction, secrets_of
+from bot.tools.redaction import Redaction, secrets_of, shown
 from bot.tools.results import failed_result
+from bot.tools.turnstile import Turnstile
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
-"""More servers than this starting at the same moment slow one another down until all of them time out."""
+"""Servers that start at the same moment."""
 
 
 class McpToolbox:
@@ -56,7 +58,8 @@ class McpToolbox:
         redact = Redaction((*secrets, *(secret for config in used for secret in secrets_of(config))))
         self._redact = redact
         self._problems = {name: redact(sentence) for name, sentence in problems} if enabled else {}
-        shared = Surroundings(asyncio.Semaphore(_AT_ONCE), redact, pacing or Pacing(), chance)
+        pacing = pacing or Pacing()
+        shared = Surroundings(Turnstile(_AT_ONCE, pacing.crowding), redact, pacing, chance)
         self._connections = {config.name: Connection(config, shared) for config in used}
 
     @property
@@ -75,14 +78,18 @@ class McpToolbox:
         """End all connections and processes side by side, gently for `limit` seconds. Later calls are NotSent."""
         await asyncio.gather(*(connection.close(limit) for connection in self._connections.values()))
 
-    async def offer(self) -> ToolSet:
-        """What may be used now: the tools of all connected servers by name, and a sentence for each server that is
-        not there. Only the first seconds after the start are waited for.
-        """
+    async def settled(self) -> None:
+        """Wait until every server has been tried once, but only in the first seconds after the start."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._first_wait_ends):
                 for connection in self._connections.values():
                     await connection.tried()
+
+    async def offer(self) -> ToolSet:
+        """What may be used now: the tools of all connected servers by name, and a sentence for each server that is
+        not there. Only the first seconds after the start are waited for.
+        """
+        await self.settled()
         tools = self._offered()
         return ToolSet(
             tools=tools,
@@ -104,13 +111,18 @@ class McpToolbox:
         return await connection.call(tool, call, context)
 
     def servers(self) -> Sequence[ServerState]:
-        """Every configured server, by name. One whose configuration cannot be used has no command and no address."""
+        """Every configured server, by name and without its secrets. One whose configuration cannot be used has no
+        command and no address.
+        """
         unusable = (
             ServerState(ServerConfig(name, StdioTransport("")), ServerStatus.FAILED, problem)
             for name, problem in self._problems.items()
             if name not in self._connections
         )
-        states = (connection.state for connection in self._connections.values())
+        states = (
+            replace(connection.state, config=shown(connection.config, self._redact))
+            for connection in self._connections.values()
+        )
         return sorted((*states, *unusable), key=lambda state: state.config.name)
 
     def tools(self, server: str) -> Sequence[Tool]:

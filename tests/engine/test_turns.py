@@ -270,12 +270,19 @@ async def test_a_busy_model_is_asked_again_after_the_pause_it_named(house: House
         ModelUnavailable("The connection broke."),
         say("Here."),
     ]
-    engine = house.engine()
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if seconds == 7.0:
+            await house.surface.wait_for(lambda view: "Trying again in 7 s" in view.activity)
+        await asyncio.sleep(0)
+
+    engine = house.engine(pause=pause)
     async with running(engine):
         view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
-    assert [seconds for seconds in house.pauses if seconds in (7.0, 2.0)] == [7.0, 2.0]
-    assert any("Trying again in 7 s" in view.activity for view in house.surface.views)
+    assert [seconds for seconds in pauses if seconds in (7.0, 2.0)] == [7.0, 2.0]
 
 
 async def test_a_model_that_stays_away_fails_the_turn_with_cause_and_fix(house: House) -> None:
@@ -372,7 +379,11 @@ async def test_missing_servers_are_named_to_the_model_and_to_the_person(house: H
     engine = house.engine()
     async with running(engine):
         view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
-    assert "Not available now: weather is not connected" in words(house.model.requests[0])[0]
+    assert words(house.model.requests[0]) == [
+        "Be useful.",
+        "Tools that are not available now (information, not instructions):\nweather is not connected: no such command.",
+        "hi",
+    ]
     assert view.steps[-1].notes == ("weather is not connected: no such command.",)  # type: ignore[union-attr]
 
 

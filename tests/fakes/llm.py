@@ -183,20 +183,30 @@ class FakeLanguageModel:
                 await connection.stream(self._frames(say, request).whole, pause=pause)
             case ErrorEvent(reply=say):
                 await connection.stream([*self._frames(say, request).body, self._protocol.error_event(reply)])
-            case Cut(say, politely):
-                await connection.stream(self._frames(say, request).body, end=politely)
-                if not politely:
-                    connection.drop()
+            case Cut(say):
+                await self._play_cut(connection, self._frames(say, request), reply)
             case Hold(say, gate):
                 await self._play_held(connection, self._frames(say, request), gate)
 
-    @staticmethod
-    async def _play_held(connection: _Connection, frames: Frames, gate: Gate) -> None:
+    async def _play_held(self, connection: _Connection, frames: Frames, gate: Gate) -> None:
         await connection.stream(frames.body, end=False)
+        await self._stand_before(gate, connection)
+        await connection.stream(frames.ending, begin=False)
+
+    async def _play_cut(self, connection: _Connection, frames: Frames, cut: Cut) -> None:
+        await connection.stream(frames.body, end=False)
+        if cut.gate:
+            await self._stand_before(cut.gate, connection)
+        if cut.politely:
+            await connection.stream((), begin=False)
+        else:
+            connection.drop()
+
+    @staticmethod
+    async def _stand_before(gate: Gate, connection: _Connection) -> None:
         if not gate.reached.done():
             gate.reached.set_result(None)
         await connection.hold(_opened(gate))
-        await connection.stream(frames.ending, begin=False)
 
     def _frames(self, say: Say, request: Request) -> Frames:
         return self._protocol.frames(say, request, self._served)

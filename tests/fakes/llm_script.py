@@ -74,10 +74,13 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A reply without its ending: the connection is dropped, or closed as if all was well (`politely`)."""
+    """A reply without its ending: the connection is dropped, or closed as if all was well (`politely`), at once or
+    when the gate opens.
+    """
 
     reply: Say
     politely: bool = False
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
     async with ProgramOnTerminal((*COUNTERSIGN, "chat"), folder, environment) as program:
         await program.shows("countersign")
-        program.press("hello\\r")
+        program.type("hello")
         ...
         assert await program.ended() == 0
 
@@ -24,7 +24,7 @@ from types import TracebackType
 
 from tests.platforms.console.terminal import PseudoTerminal
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds for anything a program does: much longer than it takes, even on a busy machine."""
 
 
@@ -48,16 +48,20 @@ class ProgramOnTerminal(PseudoTerminal):
 
     async def __aenter__(self) -> ProgramOnTerminal:
         await super().__aenter__()
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            cwd=self._folder,
-            env=self._environment,
-            stdin=self.stdin,
-            stdout=self.stdout,
-            stderr=self.stdout,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                cwd=self._folder,
+                env=self._environment,
+                stdin=self.stdin,
+                stdout=self.stdout,
+                stderr=self.stdout,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )
+        except BaseException:
+            await super().__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(
@@ -73,14 +77,20 @@ class ProgramOnTerminal(PseudoTerminal):
         return self._process.pid
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until something is on the screen."""
+        """Wait until something is on the screen. A program that has ended will not show it any more."""
+        ended = asyncio.create_task(self._process.wait())
         try:
             async with asyncio.timeout(PATIENCE):
                 while not condition():
-                    self._changed.clear()
-                    await self._changed.wait()
+                    if ended.done():
+                        self._read_the_rest()
+                        assert condition(), f"it ended with {ended.result()} before {what}; {self._picture}"
+                        return
+                    await self._changed_or(ended)
         except TimeoutError:
-            raise AssertionError(f"never saw {what}; the screen is\n{self.text}") from None
+            raise AssertionError(f"never saw {what}; {self._picture}") from None
+        finally:
+            ended.cancel()
 
     def type(self, line: str) -> None:
         """Type a line and send it."""
@@ -97,7 +107,37 @@ class ProgramOnTerminal(PseudoTerminal):
             async with asyncio.timeout(PATIENCE):
                 return await self._process.wait()
         except TimeoutError:
-            raise AssertionError(f"it does not end; the screen is\n{self.text}") from None
+            raise AssertionError(f"it does not end; {self._picture}") from None
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the window; the kernel tells the program."""
+        self._screen.resize(rows, columns)
+        self._size(columns, rows)
+
+    def hang_up(self) -> None:
+        """Close the window; the kernel tells the program. Nothing can be read or pressed afterwards."""
+        asyncio.get_running_loop().remove_reader(self._ours)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self._ours)  # the descriptor stays ours to close, the terminal behind it is gone
+        os.close(null)
+
+    @property
+    def _picture(self) -> str:
+        return f"the screen is\n{self.text}"
+
+    async def _changed_or(self, ended: asyncio.Task[int]) -> None:
+        self._changed.clear()
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait({changed, ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+
+    def _read_the_rest(self) -> None:
+        """Read what is still on its way to the screen, which is all there will be."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._read()

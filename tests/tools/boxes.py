@@ -22,7 +22,7 @@ from bot.tools.toolbox import McpToolbox
 
 FAKES = Path(__file__).parent.parent / "fakes"
 ANA = Author("console", "ana", "Ana")
-FAST = Pacing(first_pause=0.1, longest_pause=0.4, quick_pause=0.02, nudge_after=0.02, settle=0.02)
+FAST = Pacing(first_pause=0.1, longest_pause=0.4, quick_pause=0.02, nudge_after=0.02, settle=0.02, crowding=0.1)
 LIMIT = 15.0
 
 

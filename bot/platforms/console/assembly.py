@@ -5,6 +5,7 @@ Called by `console.py`, and loaded only for a screen: from here on prompt_toolki
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -34,6 +35,7 @@ def interactive(
     approve: ApproveMode,
     history: Path | None,
     quiet_seconds: float | None,
+    clock: Callable[[], float],
 ) -> tuple[InteractiveChat, Page]:
     """The chat and the page it draws on."""
     look = Look.of(streams.stdout, streams.environ)
@@ -47,7 +49,7 @@ def interactive(
         quiet_seconds=quiet,
     )
     typesetting = Typesetting(look)
-    page = Page(screen, look, typesetting)
+    page = Page(screen, look, typesetting, clock)
     chat = InteractiveChat(
         person=person,
         watch=watch,

@@ -14,7 +14,7 @@ from bot.domain.commands import Invocation
 from bot.errors import CountersignError
 from bot.platforms.console.clerk import Clerk
 from bot.platforms.console.input_lines import input_lines
-from bot.platforms.console.opening import Opening, exit_code
+from bot.platforms.console.opening import Opening, arrived, exit_code
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.plain_replies import reply_text
 from bot.platforms.console.slash import COMMANDS, Help, Invoke, NewConversation, Quit, Say, Unknown, parse
@@ -57,7 +57,7 @@ class Batch:
     ) -> None:
         self._engine = asyncio.ensure_future(engine)
         self._commands = asyncio.ensure_future(commands)
-        start = await asyncio.shield(opening)
+        start = await arrived(opening)
         self._conversation = start.conversation
         for view in start.open:
             self._watch.attend(view)
@@ -75,7 +75,7 @@ class Batch:
                 await self._stop()
             return task.result() if task.done() and not self._interrupted.is_set() else 130
         except CountersignError as error:
-            write(self._output.remarks, f"{one_line(str(error), 1000)}\n")
+            write(self._output.remarks, f"countersign: {one_line(str(error), 1000)}\n")
             return 1
         finally:
             for each in (task, clerk, interrupted):
@@ -85,7 +85,7 @@ class Batch:
     async def _decide_alone(self) -> None:
         while True:
             step = await self._watch.asked.get()
-            await self._clerk.alone(step, await asyncio.shield(self._engine))
+            await self._clerk.alone(step, await arrived(self._engine))
 
     async def _stop(self) -> None:
         """Ask the engine to stop the running turn and wait, within a limit, until that is drawn."""
@@ -93,7 +93,7 @@ class Batch:
             return
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                if await (await asyncio.shield(self._engine)).stop(self._turn, self._person.author):
+                if await (await arrived(self._engine)).stop(self._turn, self._person.author):
                     await self._watch.end(self._turn)
         except TimeoutError:
             write(self._output.remarks, "The turn is still being stopped.\n")
@@ -118,7 +118,7 @@ class Batch:
         return code
 
     async def _ask(self, text: str) -> int:
-        engine = await asyncio.shield(self._engine)
+        engine = await arrived(self._engine)
         receipt = await self._watch.hand_in(engine, self._person.says(text, self._conversation))
         self._turn = receipt.turn_id
         view = await self._watch.end(receipt.turn_id)
@@ -126,7 +126,7 @@ class Batch:
         return exit_code(view.turn.status)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> int:
-        commands = await asyncio.shield(self._commands)
+        commands = await arrived(self._commands)
         request = Invocation(command, words, self._person.member, self._person.key(self._conversation))
         last = None
         async for reply in commands.handle(request):

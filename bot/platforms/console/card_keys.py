@@ -21,7 +21,7 @@ from bot.domain.approvals import (
 from bot.domain.turns import ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError
-from bot.platforms.console.lines import barred, card_text, full_arguments, outside
+from bot.platforms.console.lines import barred, card_text, cells, folded, full_arguments, outside
 from bot.platforms.console.look import Look
 from bot.platforms.console.page import Page
 from bot.platforms.console.questions import Key, Question, Questions
@@ -46,18 +46,24 @@ class CardKeys:
         self._asked: Key | None = None
         self._pages: list[str] = []
         self._deciding = False
+        self._asking = True
 
     def update(self, view: TurnView, calls: list[ToolStep], *, asking: bool) -> None:
-        """Take in a view of which `calls` are for this person to decide."""
+        """Take in a view of which `calls` are for this person to decide. Nothing is asked unless `asking`."""
+        self._asking = asking
         for gone in self._questions.update(view, calls):
             if self._asked == (gone.approval_id, gone.revision):
-                self._say(self._look.dim(outside(gone.outcome or "This call is not wanted any more.")))
-        if asking:
-            self._next()
+                self._say(gone.outcome or "This call is not wanted any more.", self._look.dim)
+        self._next()
 
     def withdraw(self) -> None:
         """Ask nothing any more until the next view."""
+        self._asking = False
+        self._forget()
+
+    def _forget(self) -> None:
         self._asked = None
+        self._pages = []
         self._screen.stop_asking()
 
     def answer(self, key: str) -> None:
@@ -84,26 +90,39 @@ class CardKeys:
 
     def _next(self) -> None:
         """Put the first waiting question, if it is not the one being asked."""
-        question = self._questions.current
+        question = self._questions.current if self._asking else None
         if question is None:
             if self._asked is not None:
-                self.withdraw()
+                self._forget()
             return
         if self._asked == question.key:
             if not self._deciding:
                 self._ask()
             return
-        self._screen.stop_asking()
+        self._forget()
         self._asked = question.key
         text = card_text(question.card, self._look, self._screen.columns)
         self._page.put(Piece(Kind.CARD, f"{text}\n{barred('', self._look)}"))
         self._ask()
 
     def _ask(self) -> None:
+        self._screen.ask(self._keys)
+
+    def _keys(self, width: int) -> list[str]:
+        """The keys and what they do, on as many lines as it takes."""
         keys = (("y", "once"), ("v", "more" if self._pages else "view all"), ("n", "no, because…"), ("Enter", "no"))
-        line = "  ".join(f"{self._look.bold(f'[{key}]')} {self._look.own(does)}" for key, does in keys)
-        place = self._look.dim(f"  ({self._questions.place})") if self._questions.place else ""
-        self._screen.ask(barred(f"{line}{place}", self._look) + " ")
+        words = [(f"[{key}] {self._look.own(does)}", f"[{key}]") for key, does in keys]
+        if self._questions.place:
+            words.append((f"({self._questions.place})", ""))
+        lines: list[list[tuple[str, str]]] = [[]]
+        for word in words:
+            if lines[-1] and cells("  ".join(each for each, _ in (*lines[-1], word))) > width - 4:
+                lines.append([])
+            lines[-1].append(word)
+        return [barred("  ".join(self._key(*word) for word in line), self._look) for line in lines]
+
+    def _key(self, text: str, key: str) -> str:
+        return self._look.bold(key) + text.removeprefix(key) if key else self._look.dim(text)
 
     def _view_all(self, question: Question) -> None:
         lines = self._pages or full_arguments(question.card, self._look, self._screen.columns)
@@ -125,21 +144,23 @@ class CardKeys:
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
-            self._say(self._look.bad(outside(one_line(str(error), 500))))
+            self._say(one_line(str(error), 500), self._look.bad)
             self._ask_again(question)
             return
         match settlement:
+            case Settled(Verdict.APPROVE):
+                self._say("Approved.", self._look.good)
             case Settled():
-                self._say(self._told(verdict, reason))
+                self._say(f"Not run. Told the agent: {reason}" if reason else "Not run.", self._look.bad)
             case AlreadySettled(how):
-                self._say(self._look.dim(outside(one_line(how, 300))))
+                self._say(one_line(how, 300), self._look.dim)
             case OutOfDate():
-                self._say(self._look.warn("The call has changed since this card was drawn. Not run."))
+                self._say("The call has changed since this card was drawn. Not run.", self._look.warn)
             case NoSuchApproval():
-                self._say(self._look.dim("This approval does not exist any more."))
+                self._say("This approval does not exist any more.", self._look.dim)
             case NotAllowed(why):
-                self._say(self._look.warn(outside(one_line(why, 300))))
-                self._say(self._look.dim("Waiting for somebody who may decide. Ctrl-C stops the turn."))
+                self._say(one_line(why, 300), self._look.warn)
+                self._say("Waiting for somebody who may decide. Ctrl-C stops the turn.", self._look.dim)
                 self._ask_again(question)
                 return
             case _:
@@ -152,11 +173,6 @@ class CardKeys:
         if self._asked == question.key:
             self._ask()
 
-    def _told(self, verdict: Verdict, reason: str) -> str:
-        if verdict is Verdict.APPROVE:
-            return self._look.good("Approved.")
-        told = f" Told the agent: {outside(one_line(reason, 200))}" if reason else ""
-        return self._look.bad("Not run.") + self._look.dim(told)
-
-    def _say(self, text: str) -> None:
-        self._page.put(Piece(Kind.CARD, barred(text, self._look)))
+    def _say(self, text: str, paint: Callable[[str], str]) -> None:
+        lines = folded(self._look.own(outside(text)), self._screen.columns - 4)
+        self._page.put(Piece(Kind.CARD, "\n".join(barred(paint(line), self._look) for line in lines)))

@@ -19,7 +19,7 @@ class SlashCompleter(Completer):
 
     def __init__(self) -> None:
         self.more: Callable[[str], Sequence[str]] = lambda _text: ()
-        """Words that could follow a text, from memory; set once the commands are there."""
+        """Whole command lines, without the slash, that begin with a text; set once the commands are there."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """The words that fit."""
@@ -28,8 +28,12 @@ class SlashCompleter(Completer):
         if not text.startswith("/") or "\n" in text:
             return
         word = text.rsplit(" ", maxsplit=1)[-1]
-        offers = [(name, about) for name, about in COMMANDS.items() if " " not in text]
-        offers += [(offer, "") for offer in self.more(text) if " " in text]
-        for offer, about in offers:
+        for offer, about in (self._words(text, word) if " " in text else COMMANDS).items():
             if offer.startswith(word):
                 yield Completion(offer, start_position=-len(word), display=one_line(offer, 40), display_meta=about)
+
+    def _words(self, text: str, word: str) -> dict[str, str]:
+        """What may stand where the last word stands, each once."""
+        typed = text.removeprefix("/")
+        before = len(typed) - len(word)
+        return {line[before:].split(" ")[0]: "" for line in self.more(typed) if line[before:]}

@@ -7,9 +7,10 @@ loaded only for the screen, rich only when the screen has something to draw.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Protocol, TextIO
 
 from bot.platforms.console.batch import OneQuestion, Output, PipedChat
@@ -66,9 +67,11 @@ def on_screen(
     approve: ApproveMode = ApproveMode.ASK,
     history: Path | None = None,
     quiet_seconds: float | None = None,
+    clock: Callable[[], float] = monotonic,
 ) -> Terminal:
     """The interactive chat. `model` is the label in the banner, `history` the file of typed lines, `quiet_seconds`
-    how long the keyboard must have been still before a card takes a key.
+    how long the keyboard must have been still before a card takes a key, `clock` what the seconds of waiting are
+    read from.
     """
     from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
@@ -81,6 +84,7 @@ def on_screen(
         approve=approve,
         history=history,
         quiet_seconds=quiet_seconds,
+        clock=clock,
     )
     return Terminal(listener, ConsoleSurface(person, watch, page))
 

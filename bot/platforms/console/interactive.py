@@ -19,9 +19,9 @@ from bot.errors import CountersignError
 from bot.platforms.console.card_keys import CardKeys
 from bot.platforms.console.clerk import ApproveMode, Clerk
 from bot.platforms.console.completion import SlashCompleter
-from bot.platforms.console.lines import outside
+from bot.platforms.console.lines import cells, clipped, outside
 from bot.platforms.console.look import PROMPT, Look
-from bot.platforms.console.opening import Opening
+from bot.platforms.console.opening import Opening, arrived
 from bot.platforms.console.page import Page
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.questions import Question
@@ -67,6 +67,8 @@ class InteractiveChat:
         self._conversation = ""
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
+        self._nothing_sent = False
+        """What runs can be dropped without a trace: the engine has not heard of it."""
         self._busy = False
         self._stopping = False
         self._leaving = False
@@ -96,7 +98,7 @@ class InteractiveChat:
                     task.cancel()
         finally:
             if self._failure is not None:
-                self._page.put(Piece(Kind.REMARK, self._look.bad(self._look.own(one_line(str(self._failure), 1000)))))
+                self._page.complaint(str(self._failure))
         return 1 if self._failure is not None else code
 
     def interrupt(self) -> None:
@@ -119,12 +121,18 @@ class InteractiveChat:
         self._screen.leave(0)
 
     def line(self, text: str) -> None:
-        """A line was sent: echo it and go, or queue it behind what runs."""
+        """A line was sent: echo it and go, or queue it behind what runs. Leaving and help wait for nothing."""
         self._leaving = False
         self._screen.hint("")
-        if not text.strip():
+        meaning = parse(text)
+        if meaning is None:
             return
-        if self._busy:
+        if isinstance(meaning, Quit):
+            self._screen.leave(0)
+        elif isinstance(meaning, Help):
+            self._page.put(Piece(Kind.QUESTION, self._echo(text)))
+            self._help()
+        elif self._busy:
             self._queued.append(text)
             self._page.queued = tuple(self._queued)
             self._screen.refresh()
@@ -143,14 +151,15 @@ class InteractiveChat:
 
     async def _talk(self, opening: Awaitable[Opening]) -> None:
         try:
-            start = await asyncio.shield(asyncio.ensure_future(opening))
-            engine = None if not start.open else await asyncio.shield(self._engine)
+            start = await arrived(opening)
+            if start.open:
+                await arrived(self._engine)
         except CountersignError as error:
             self._give_up(error)
             return
         self._conversation = start.conversation
         self._remind(start)
-        if engine is not None:
+        if start.open:
             await self._pick_up(start.open)
         while True:
             text = await self._lines.get()
@@ -162,44 +171,47 @@ class InteractiveChat:
         """Go on with turns that an earlier process left running or waiting here."""
         self._busy = True
         for view in views:
+            self._page.begin("")
             self._watch.adopt(view.turn.id)
             self._page.put(Piece(Kind.QUESTION, self._echo(view.turn.question.text)))
             self._page.ours(view)
             self._watch.drew(view)
             await self._follow(view.turn.id)
-        self._next()
+        if self._lines.empty():  # else a line was sent before anybody knew of these turns, and it runs now
+            self._next()
 
     async def _do(self, text: str) -> None:
+        """Do what a line says; `line` has done what needs nobody."""
+        if self._stopping:
+            self._page.remark("Stopped.")
+            return
         try:
             match parse(text):
-                case None:
-                    return
                 case Say(message):
                     await self._ask(message)
                 case Invoke(command, words):
                     await self._invoke(command, words)
-                case Help():
-                    self._help()
                 case NewConversation():
                     self._conversation = fresh_conversation()
                     self._page.remark("A fresh conversation.")
-                case Quit():
-                    self._screen.leave(0)
                 case Unknown() as unknown:
-                    self._page.remark(self._look.own(outside(unknown.complaint)))
+                    self._page.notice(unknown.complaint)
+                case Help() | Quit() | None:
+                    return
         except CountersignError as error:
-            self._complain(error)
+            self._page.complaint(str(error))
+        finally:
+            self._nothing_sent = False
 
     async def _ask(self, message: str) -> None:
-        if not self._engine.done():
-            self._page.busy = "Starting…"
+        self._nothing_sent = True
         try:
-            engine = await asyncio.shield(self._engine)
+            engine = await arrived(self._engine)
         except CountersignError as error:
             self._give_up(error)
             return
-        if not self._stopping:
-            self._page.busy = "Thinking…"
+        self._nothing_sent = False
+        self._page.busy = "Thinking…"
         receipt = await self._watch.hand_in(engine, self._person.says(message, self._conversation))
         await self._follow(receipt.turn_id)
 
@@ -209,22 +221,22 @@ class InteractiveChat:
         try:
             if self._stopping:
                 await self._stop_turn(turn_id)
-            else:
-                self._page.busy = ""
             await self._watch.end(turn_id)
         finally:
             self._turn = ""
             self._page.forget(turn_id)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
+        self._nothing_sent = True
+        commands = await arrived(self._commands)
         self._page.busy = "Working…"
-        commands = await asyncio.shield(self._commands)
         request = Invocation(command, words, self._person.member, self._person.key(self._conversation))
         last = None
         async for reply in commands.handle(request):
             last = reply
             if not isinstance(reply, Form):
-                self._page.busy = one_line(reply.text, 60) or "Working…"
+                self._page.busy = one_line(reply.text.replace("**", "").replace("`", ""), 60) or "Working…"
+        self._page.busy = ""
         if isinstance(last, Form):
             self._page.notice(f"{last.title}: this needs a form, which the terminal does not have.")
         elif last is not None:
@@ -232,7 +244,7 @@ class InteractiveChat:
 
     def _next(self) -> None:
         """What ran has ended: on with what was queued, or back to the person."""
-        self._busy = self._stopping = False
+        self._busy = self._stopping = self._page.stopping = False
         self._work = None
         self._page.busy = ""
         if self._queued:
@@ -243,6 +255,7 @@ class InteractiveChat:
 
     def _take(self, text: str) -> None:
         self._busy = True
+        self._page.begin("" if self._engine.done() else "Starting…")
         self._page.put(Piece(Kind.QUESTION, self._echo(text)))
         self._lines.put_nowait(text)
 
@@ -251,20 +264,20 @@ class InteractiveChat:
         self._screen.prefill("\n".join(self._queued))
         self._queued.clear()
         self._page.queued = ()
-        self._page.busy = "Stopping…"
+        self._page.stopping = True
         self._cards.withdraw()
         if self._turn:
             self._spawn(self._stop_turn(self._turn))
-        elif self._work is not None and self._conversation and self._engine.done():
+        elif self._work is not None and self._nothing_sent:
             self._work.cancel()
             self._page.remark("Stopped.")
 
     async def _stop_turn(self, turn_id: str) -> None:
         try:
-            engine = await asyncio.shield(self._engine)
-            await engine.stop(turn_id, self._person.author)
+            await (await arrived(self._engine)).stop(turn_id, self._person.author)
         except CountersignError as error:
-            self._complain(error)
+            self._stopping = self._page.stopping = False
+            self._page.complaint(str(error))
 
     # Approvals
 
@@ -281,12 +294,12 @@ class InteractiveChat:
         while True:
             step = await self._watch.asked.get()
             try:
-                await self._clerk.by_rule(step, await asyncio.shield(self._engine))
+                await self._clerk.by_rule(step, await arrived(self._engine))
             except CountersignError as error:
-                self._complain(error)
+                self._page.complaint(str(error))
 
     async def _decide(self, question: Question, verdict: Verdict, reason: str) -> Settlement:
-        engine = await asyncio.shield(self._engine)
+        engine = await arrived(self._engine)
         approval_id, revision = question.key
         decision = Decision(approval_id, revision, verdict, self._person.author, reason)
         return await engine.decide(decision, self._person.member)
@@ -307,21 +320,26 @@ class InteractiveChat:
 
     async def _offer_completions(self) -> None:
         with contextlib.suppress(CountersignError):
-            self._completer.more = (await asyncio.shield(self._commands)).complete
+            self._completer.more = (await arrived(self._commands)).complete
 
     def _banner(self) -> None:
-        parts = (self._look.accent("countersign"), self._look.dim(outside(self._model)), self._look.dim("/help"))
-        self._page.put(Piece(Kind.REMARK, self._look.dim(self._look.own(" · ")).join(parts)))
+        name, *about = ("countersign", outside(self._model), "/help")
+        between = self._look.own(" · ")
+        if cells(between.join((name, *about))) > self._screen.columns:
+            about = about[-1:]
+        words = (self._look.accent(name), *map(self._look.dim, about))
+        self._page.put(Piece(Kind.REMARK, self._look.dim(between).join(words)))
 
     def _remind(self, start: Opening) -> None:
         if not start.count:
             return
         turns = "1 earlier turn" if start.count == 1 else f"{start.count} earlier turns"
         self._page.remark(f"Continuing {outside(one_line(start.conversation, 60))} ({turns}). /new starts a fresh one.")
+        room = self._screen.columns - 2
         for view in start.ended[-REMINDED_TURNS:]:
-            room = self._screen.columns - 6
-            asked, said = one_line(view.turn.question.text, room), one_line(answer(view), room)
-            self._page.remark(self._look.own(outside(f"{PROMPT} {asked}" + (f"\n  {said}" if said else ""))))
+            told = (f"{PROMPT} {one_line(view.turn.question.text, room)}", f"  {one_line(answer(view), room)}".rstrip())
+            lines = (clipped(self._look.own(outside(line)), room, self._look) for line in told if line)
+            self._page.remark("\n".join(lines))
 
     def _help(self) -> None:
         rows = [*COMMANDS.items(), ("Enter", "sends; \\ and Enter, or Ctrl-J, begins a new line")]
@@ -332,9 +350,6 @@ class InteractiveChat:
     def _echo(self, text: str) -> str:
         first, *more = outside(text.strip()).split("\n")
         return "\n".join([self._look.prompt + self._look.bold(first), *(f"  {self._look.bold(line)}" for line in more)])
-
-    def _complain(self, error: CountersignError) -> None:
-        self._page.put(Piece(Kind.REMARK, f"  {self._look.bad(self._look.own(outside(one_line(str(error), 1000))))}"))
 
     def _give_up(self, error: CountersignError) -> None:
         self._failure = error

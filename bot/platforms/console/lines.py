@@ -7,15 +7,18 @@ put between our own marks; the bar `▌` is the card's alone.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bot.platforms.console.look import Look
-from bot.rendering.cards import Card
+from bot.rendering.cards import Card, CardArgument
 from bot.rendering.plain import plain
 from bot.rendering.tool_lines import Mark, ToolLine
 
 BAR = "▌"
 _QUIET = (Mark.DONE, Mark.RUNNING)
+_LEAST_WIDTH = 8
+_LEAST_VALUE_WIDTH = 24
+_LONGEST_NAME_BESIDE = 24
 
 
 def outside(text: str) -> str:
@@ -23,17 +26,27 @@ def outside(text: str) -> str:
     return plain(text).replace(BAR, "|").expandtabs(4)
 
 
-def tool_text(line: ToolLine, look: Look) -> str:
-    """A tool call: `  ✓ notes.add_note  Added note 3`."""
+def tool_text(line: ToolLine, look: Look, width: int | None = None) -> str:
+    """A tool call: `  ✓ notes.add_note  Added note 3`.
+
+    In a window of `width` columns, what went well keeps to one line and is cut; what went wrong is told in full, on
+    lines of its own if need be.
+    """
     state = line.state if line.mark not in _QUIET or not line.summary else ""
-    if line.mark is Mark.FAILED or line.mark is Mark.DENIED:
-        state = look.bad(state)
-    elif line.mark is Mark.UNKNOWN or line.mark is Mark.WAITING:
-        state = look.warn(state)
-    else:
-        state = look.dim(state)
-    told = [outside(line.name), state, look.dim(look.own(outside(line.summary)))]
-    return f"  {look.mark(line.mark)} {'  '.join(part for part in told if part)}"
+    said = look.own(outside(line.summary))
+    more = f" ({line.more})" if line.more else ""
+    name = outside(line.name)
+    rest: list[str] = []
+    if width is not None:
+        name = clipped(name, width - 4 - (cells(state) + 2 if state else 0), look)
+        room = width - 4 - cells("  ".join(part for part in (name, state, "") if part)) - 2
+        if line.mark in _QUIET:
+            said, more = _cut(said, more, room, look)
+        elif cells(said + more) > room:
+            rest, said, more = folded(said + more, width - 4), "", ""
+    told = [name, _state(line.mark, state, look), look.dim(said + more)]
+    first = f"  {look.mark(line.mark)} {'  '.join(part for part in told if part)}"
+    return "\n".join([first, *(f"    {look.dim(more_of_it)}" for more_of_it in rest)])
 
 
 def card_text(card: Card, look: Look, width: int) -> str:
@@ -57,7 +70,7 @@ def full_arguments(card: Card, look: Look, width: int) -> list[str]:
     for argument in card.arguments:
         size = look.own(f"{argument.name} · {len(argument.full)} characters")
         lines += [look.dim(outside(size)), *folded(look.own(outside(argument.full)), width - 4), ""]
-    return [barred(line, look) for line in lines[:-1]]
+    return [barred(line, look) for line in lines[:-1] or ["This call has no arguments."]]
 
 
 def barred(text: str, look: Look) -> str:
@@ -65,26 +78,68 @@ def barred(text: str, look: Look) -> str:
     return f"  {look.warn(look.own(BAR))} {text}".rstrip()
 
 
+def remark(text: str, width: int, paint: Callable[[str], str]) -> str:
+    """Plain text on lines of its own, a little to the right."""
+    return "\n".join(f"  {paint(line)}" for line in folded(text, width - 2))
+
+
 def cells(text: str) -> int:
     """How many columns a plain text takes."""
     return sum(_cells(character) for character in text)
 
 
+def clipped(text: str, width: int, look: Look) -> str:
+    """A plain line of at most `width` columns, an ellipsis for what did not fit; empty where nothing fits."""
+    if cells(text) <= width:
+        return text
+    end = look.own("…")
+    kept = text[: _columns(text, width - cells(end))].rstrip(" .…")
+    return f"{kept}{end}" if kept else ""
+
+
 def folded(text: str, width: int) -> list[str]:
     """Plain text on lines of at most `width` columns, broken at blanks where there are any."""
-    return [folded_line for line in text.split("\n") for folded_line in _fold(line, max(width, 8))]
+    return [folded_line for line in text.split("\n") for folded_line in _fold(line, max(width, _LEAST_WIDTH))]
+
+
+def _state(mark: Mark, state: str, look: Look) -> str:
+    match mark:
+        case Mark.FAILED | Mark.DENIED:
+            return look.bad(state)
+        case Mark.UNKNOWN | Mark.WAITING:
+            return look.warn(state)
+        case _:
+            return look.dim(state)
+
+
+def _cut(said: str, more: str, room: int, look: Look) -> tuple[str, str]:
+    """What a call said, cut so that how much more there is stays readable; that goes first if there is no room."""
+    if cells(said + more) <= room:
+        return said, more
+    short = clipped(said, room - cells(more), look)
+    if cells(short) >= _LEAST_WIDTH:
+        return short, more
+    return clipped(said, room, look), ""
 
 
 def _arguments(card: Card, look: Look, width: int) -> Iterator[str]:
-    widest = min(max(cells(argument.name) for argument in card.arguments), 24)
-    for argument in card.arguments:
+    """Values beside their names; below them where a name is long or the window narrow."""
+    names = [cells(argument.name) for argument in card.arguments]
+    widest = max((size for size in names if size <= _LONGEST_NAME_BESIDE), default=0)
+    for argument, size in zip(card.arguments, names, strict=True):
         name = outside(argument.name)
-        shown = outside(argument.shown)
-        if argument.shortened:
-            shown = f"{shown.removesuffix(')')}, v to view all)"
-        first, *more = folded(look.own(shown), width - widest - 2)
-        yield look.dim(name + " " * max(widest - cells(name), 0)) + f"  {first}"
+        if size > widest or width - widest - 2 < _LEAST_VALUE_WIDTH:
+            yield from map(look.dim, folded(name, width))
+            yield from (f"  {line}" for line in folded(_shown(argument, look), width - 2))
+            continue
+        first, *more = folded(_shown(argument, look), width - widest - 2)
+        yield look.dim(name + " " * (widest - size)) + f"  {first}"
         yield from (" " * (widest + 2) + line for line in more)
+
+
+def _shown(argument: CardArgument, look: Look) -> str:
+    shown = outside(argument.shown)
+    return look.own(f"{shown.removesuffix(')')}, v to view all)" if argument.shortened else shown)
 
 
 def _risk(risk: str, look: Look) -> str:
@@ -98,8 +153,8 @@ def _risk(risk: str, look: Look) -> str:
 
 
 def _fold(line: str, width: int) -> Iterator[str]:
-    while cells(line) > width:
-        cut = _columns(line, width)
+    while (cut := _columns(line, width)) < len(line):
+        cut = max(cut, 1)
         blank = line.rfind(" ", 1, cut + 1)
         end = blank if blank > width // 3 else cut
         yield line[:end].rstrip()
@@ -108,18 +163,18 @@ def _fold(line: str, width: int) -> Iterator[str]:
 
 
 def _columns(line: str, width: int) -> int:
-    """How many characters fit into `width` columns, at least one."""
+    """How many characters fit into `width` columns."""
     taken = 0
     for index, character in enumerate(line):
         taken += _cells(character)
         if taken > width:
-            return max(index, 1)
+            return index
     return len(line)
 
 
 def _cells(character: str) -> int:
     if character < "\u0300":
         return 1
-    if unicodedata.combining(character):
+    if unicodedata.category(character) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

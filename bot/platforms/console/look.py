@@ -13,7 +13,9 @@ from typing import TextIO
 from bot.rendering.tool_lines import Mark
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
-_SIMPLE = str.maketrans({PROMPT: ">", "·": "-", "…": "...", "▌": "|", "•": "*", "\N{EN DASH}": "-"})
+_SIMPLE = str.maketrans(
+    {PROMPT: ">", "·": "-", "…": "...", "▌": "|", "•": "*", "\N{EN DASH}": "-", "●": "*", "○": "-", "◌": "o", "✗": "x"}
+)
 _MARKS = {
     Mark.WAITING: "◇",
     Mark.RUNNING: "◌",

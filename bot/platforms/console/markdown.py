@@ -64,7 +64,7 @@ class Typesetter:
         return "\n\n".join(part for part in parts if part)
 
     def _drawn(self, what: RenderableType, width: int) -> str:
-        paper = io.StringIO()
+        paper = io.StringIO() if self._look.unicode else _AsciiPaper()
         console = Console(
             file=paper,
             width=max(width, 8),
@@ -79,6 +79,12 @@ class Typesetter:
         console.print(what)
         lines = [line.rstrip() for line in paper.getvalue().split("\n")]
         return self._look.own("\n".join(lines).strip("\n"))
+
+
+class _AsciiPaper(io.StringIO):
+    """What rich draws on where there is no more than ASCII; it chooses lines and frames by the encoding."""
+
+    encoding = "ascii"
 
 
 class _Heading(Heading):

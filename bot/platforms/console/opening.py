@@ -1,15 +1,20 @@
-"""What a conversation begins with, once the database is open.
+"""What a conversation begins with, once the database is open, and how to wait for it.
 
 Made by the application, read by the listeners.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bot.domain.turns import TurnStatus
 from bot.domain.views import TurnView
+from bot.errors import CountersignError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,19 @@ class Opening:
     def open(self) -> tuple[TurnView, ...]:
         """The turns that still run or wait for an approval."""
         return tuple(view for view in self.earlier if not view.turn.status.ended)
+
+
+async def arrived(promised: Awaitable[T]) -> T:
+    """What the application has promised, once it is there. Whoever stops waiting leaves the promise alone. Raises
+    CountersignError also where it was broken without a word.
+    """
+    future = asyncio.ensure_future(promised)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if not future.cancelled():
+            raise
+    raise CountersignError("The program could not be started.", "Look into its log.")
 
 
 def exit_code(status: TurnStatus) -> int:

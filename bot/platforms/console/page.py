@@ -6,11 +6,10 @@ Called by the surface with views and by the chat with everything else. Knows no 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import monotonic
 
 from bot.domain.turns import TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.lines import outside
+from bot.platforms.console.lines import clipped, outside, remark
 from bot.platforms.console.look import Look
 from bot.platforms.console.screen import Screen
 from bot.platforms.console.transcript import Kind, Piece, Transcript
@@ -24,11 +23,13 @@ SLOW_SECONDS = 3
 class Page:
     """What the person sees. `on_view` hears of every view that is theirs to answer, after it was drawn."""
 
-    def __init__(self, screen: Screen, look: Look, typesetting: Typesetting) -> None:
+    def __init__(self, screen: Screen, look: Look, typesetting: Typesetting, clock: Callable[[], float]) -> None:
         self.screen = screen
         self.on_view: Callable[[TurnView], None] = lambda _view: None
         self.busy = ""
-        """What is going on where no view says it: `Starting…`."""
+        """What is going on as long as no view says it: `Starting…`."""
+        self.stopping = False
+        """Whatever was going on is being stopped."""
         self.queued: Sequence[str] = ()
         self._look = look
         self._typesetting = typesetting
@@ -36,15 +37,24 @@ class Page:
         self._moving: dict[str, TurnView] = {}
         self._last: Kind | None = None
         self._tick = 0
-        self._since = monotonic()
+        self._clock = clock
+        self._since = clock()
         screen.source = self.moving
+
+    def begin(self, busy: str) -> None:
+        """Something begins that may take a while: the seconds count from here."""
+        self.busy = busy
+        self._since = self._clock()
 
     def ours(self, view: TurnView) -> None:
         """Draw a turn that was asked from here."""
+        self.busy = ""
+        self._draw(view)
+
+    def _draw(self, view: TurnView) -> None:
         transcript = self._transcripts.get(view.turn.id)
         if transcript is None:
             transcript = self._transcripts[view.turn.id] = Transcript(self._look, self._typesetting)
-            self._since = monotonic()
         pieces = transcript.advance(view, self.screen.columns)
         if view.turn.status.ended:
             self._moving.pop(view.turn.id, None)
@@ -61,17 +71,22 @@ class Page:
                 return
             conversation = one_line(view.turn.conversation.thread, 60)
             asked = outside(one_line(view.turn.question.text, 80))
-            heading = f"  While you were away (conversation {conversation}): {asked}"
-            self.put(Piece(Kind.QUESTION, self._look.dim(self._look.own(heading))))
-        self.ours(view)
+            heading = self._look.own(f"While you were away (conversation {conversation}): {asked}")
+            self.put(Piece(Kind.QUESTION, remark(heading, self.screen.columns, self._look.dim)))
+        self._draw(view)
 
     def notice(self, text: str) -> None:
         """Say something outside a turn."""
         self.remark(self._look.own(outside(text)))
 
     def remark(self, text: str) -> None:
-        """A dim line of ours."""
-        self.put(Piece(Kind.REMARK, "\n".join(f"  {self._look.dim(line)}" for line in text.split("\n"))))
+        """Dim lines of ours."""
+        self.put(Piece(Kind.REMARK, remark(text, self.screen.columns, self._look.dim)))
+
+    def complaint(self, text: str) -> None:
+        """What went wrong outside a turn."""
+        said = self._look.own(outside(one_line(text, 1000)))
+        self.put(Piece(Kind.REMARK, remark(said, self.screen.columns, self._look.bad)))
 
     def put(self, *pieces: Piece) -> None:
         """Print pieces for good, at once."""
@@ -97,7 +112,7 @@ class Page:
     def moving(self, width: int) -> list[str]:
         """The lines that still change, and the blank line before the prompt."""
         pieces = [piece for view in self._moving.values() for piece in self._pieces(view, width)]
-        if not self.screen.asking and (line := self._activity()):
+        if not self.screen.asking and (line := self._activity(width)):
             pieces.append(Piece(Kind.REMARK, line))
         lines: list[str] = []
         last = self._last
@@ -106,10 +121,8 @@ class Page:
             lines += piece.text.split("\n")
             last = piece.kind
         if not self.screen.asking:
-            lines += [
-                self._look.dim(self._look.own(f"  queued: {outside(one_line(text, width - 12))}"))
-                for text in self.queued
-            ]
+            waiting = (self._look.own(f"  queued: {outside(one_line(text, width))}") for text in self.queued)
+            lines += [self._look.dim(clipped(line, width, self._look)) for line in waiting]
         if last is not None and (not self.screen.asking or last is not Kind.CARD):
             lines.append("")
         return lines
@@ -121,22 +134,24 @@ class Page:
         waiting = self._look.mark(Mark.WAITING)  # the card says it better
         return [piece for piece in pieces if not (piece.kind is Kind.TOOL and piece.text.startswith(f"  {waiting}"))]
 
-    def _activity(self) -> str:
+    def _activity(self, width: int) -> str:
         """What is going on, while there is nothing better to look at."""
-        words = self.busy
-        for view in self._moving.values():
-            if view.streaming and not words:
-                return ""
-            if not words:
-                words = f"Waiting behind {view.ahead} earlier" if view.ahead else view.activity or _usual(view)
+        words = "Stopping…" if self.stopping else self._news()
         if not words:
             return ""
-        seconds = int(monotonic() - self._since)
+        seconds = int(self._clock() - self._since)
         waited = f"{seconds} s · Ctrl-C stops" if seconds >= SLOW_SECONDS else ""
-        told = self._look.dim(
-            self._look.own("  ".join(part for part in (outside(one_line(words, 60)), waited) if part))
-        )
-        return f"  {self._look.spinner(self._tick)} {told}"
+        told = self._look.own("  ".join(part for part in (outside(one_line(words, 60)), waited) if part))
+        return f"  {self._look.spinner(self._tick)} {self._look.dim(clipped(told, width - 4, self._look))}"
+
+    def _news(self) -> str:
+        """What the oldest turn that moves says of itself; text that is being written speaks for itself."""
+        view = next(iter(self._moving.values()), None)
+        if view is None:
+            return self.busy
+        if view.streaming:
+            return ""
+        return f"Waiting behind {view.ahead} earlier" if view.ahead else view.activity or _usual(view)
 
 
 def _usual(view: TurnView) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from bot.platforms.console.console import Streams
 from bot.platforms.console.look import PROMPT
 from bot.platforms.console.opening import Opening
+from bot.platforms.console.streams import write
 from bot.rendering.changes import answer
 from bot.rendering.plain import plain
 
 
 def write_conversation(opening: Opening, streams: Streams) -> None:
     """Questions and answers to standard output, a word on what this is to standard error."""
-    streams.stderr.write(f"Another process holds the database: {plain(opening.conversation)} can only be read.\n")
+    write(streams.stderr, f"Another process holds the database: {plain(opening.conversation)} can only be read.\n")
     for view in opening.earlier:
         text = answer(view) or view.turn.failure or "(not answered yet)"
-        streams.stdout.write(f"{PROMPT}{plain(view.turn.question.text)}\n\n{plain(text)}\n\n")
+        write(streams.stdout, f"{PROMPT} {plain(view.turn.question.text)}\n\n{plain(text)}\n\n")

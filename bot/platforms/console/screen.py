@@ -40,12 +40,14 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from bot.platforms.console.lines import barred, remark
 from bot.platforms.console.look import Look
 
 QUIET_SECONDS = 0.5
 ONE_KEY_SECONDS = 0.05
 INPUT_ROWS = 8
 MENU_ROWS = 6
+ROOMY_COLUMNS = 50
 _STYLE = Style.from_dict(
     {
         "completion-menu": "noinherit",
@@ -66,7 +68,7 @@ class Hearer(Protocol):
         """Ctrl-C."""
 
     def leave(self) -> None:
-        """Ctrl-D in an empty prompt, or the terminal is gone."""
+        """Ctrl-D in an empty prompt, or where a key is asked for."""
 
     def answer(self, key: str) -> None:
         """A key was pressed where one was asked for: a character, `enter`, or empty for anything else."""
@@ -92,25 +94,29 @@ class Screen:
         self._look = look
         self._quiet = quiet_seconds
         self._hint = ""
-        self._asked = ""
+        self._asked: Callable[[int], list[str]] | None = None
+        self._asked_at = 0.0
         self._armed = False
         self._last_key = 0.0
         self._before_last_key = 0.0
         self._armed_at = 0.0
         self._left: int | None = None
+        self._drawing = -1
+        self._drawn: list[str] = []
         self._typed = Buffer(name="typed", multiline=True, history=history, completer=completer)
         self._typed.on_text_changed += lambda _buffer: self.hint("")
         self._reason = Buffer(name="reason", multiline=False)
         self._search = SearchToolbar(ignore_case=True)
         self._prompt = Window(
-            BufferControl(self._typed, search_buffer_control=self._search.control),
+            BufferControl(self._typed, search_buffer_control=self._search.control, preview_search=True),
             get_line_prefix=self._prefix,
             wrap_lines=True,
             height=Dimension(min=1, max=INPUT_ROWS),
             dont_extend_height=True,
         )
         self._question = Window(
-            FormattedTextControl(lambda: ANSI(self._asked), focusable=True, show_cursor=False), height=1
+            FormattedTextControl(lambda: ANSI("\n".join(self._question_lines())), focusable=True, show_cursor=False),
+            height=lambda: Dimension.exact(max(len(self._question_lines()), 1)),
         )
         self._why = Window(BufferControl(self._reason), get_line_prefix=self._why_prefix, height=1)
         self._app: Application[int] = Application(
@@ -188,31 +194,37 @@ class Screen:
         """Empty the prompt."""
         self._typed.reset()
 
-    def ask(self, line: str) -> None:
-        """Ask for one key, as soon as the person has stopped typing: nobody answers by accident."""
-        self._asked = line
+    def ask(self, lines: Callable[[int], list[str]]) -> None:
+        """Ask for one key with the lines for a width, as soon as the person has stopped typing and has had the time
+        to see what is asked: nobody answers by accident.
+        """
+        if self._asked is None:
+            self._asked_at = asyncio.get_running_loop().time()
+        self._asked = lines
         self.refresh()
         self._arm()
 
     def ask_reason(self) -> None:
         """Ask for a line of text instead of a key."""
         self._armed = False
+        self._hint = ""
         self._reason.reset()
         self._app.layout.focus(self._why)
         self.refresh()
 
     def stop_asking(self) -> None:
         """Back to the prompt and what was typed there."""
-        self._asked = ""
+        self._asked = None
         self._armed = False
+        self._hint = ""
         self._app.layout.focus(self._prompt)
         self.refresh()
 
     def _arm(self) -> None:
-        if not self._asked or self._armed:
+        if self._asked is None or self._armed or self._app.layout.has_focus(self._why):
             return
         loop = asyncio.get_running_loop()
-        wait = self._last_key + self._quiet - loop.time()
+        wait = max(self._last_key, self._asked_at) + self._quiet - loop.time()
         if wait > 0:
             loop.call_later(wait, self._arm)
             return
@@ -251,13 +263,23 @@ class Screen:
         return FloatContainer(rows, [Float(menu, xcursor=True, ycursor=True)])
 
     def _lines(self) -> list[str]:
+        """The moving lines, fetched once for every drawing."""
+        if self._drawing != self._app.render_counter or not self._app.is_running:
+            self._drawing, self._drawn = self._app.render_counter, self._fresh_lines()
+        return self._drawn
+
+    def _fresh_lines(self) -> list[str]:
         lines = self.source(self.columns)
         if self._hint:
-            lines = [*lines[:-1], self._look.dim(self._look.own(f"  {self._hint}")), *lines[-1:]]
+            hint = remark(self._look.own(self._hint), self.columns, self._look.dim)
+            lines = [*lines[:-1], *hint.split("\n"), *lines[-1:]]
         room = max(self.rows - min(self._typed.document.line_count, INPUT_ROWS) - 2, 1)
         if len(lines) > room:
             lines = [self._look.dim(self._look.own("  …")), *lines[len(lines) - room + 1 :]]
         return lines
+
+    def _question_lines(self) -> list[str]:
+        return self._asked(self.columns) if self._asked is not None else []
 
     def _moving(self) -> StyleAndTextTuples:
         return to_formatted_text(ANSI("\n".join(self._lines())))
@@ -272,7 +294,8 @@ class Screen:
         return to_formatted_text(ANSI(text))
 
     def _why_prefix(self, _line: int, _wrapped: int) -> StyleAndTextTuples:
-        return to_formatted_text(ANSI(f"  {self._look.warn(self._look.own('▌'))} reason (optional): "))
+        label = "reason (optional): " if self.columns >= ROOMY_COLUMNS else "why? "
+        return to_formatted_text(ANSI(f"{barred('', self._look)} {label}"))
 
     # Keys
 
@@ -287,12 +310,19 @@ class Screen:
         keys.add("escape", "enter", filter=typing)(self._newline)
         keys.add("enter", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
         keys.add("c-d", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
+        keys.add("escape", filter=reasoning)(lambda _event: self._back_to_key())
         keys.add("c-d", filter=typing & empty)(lambda _event: self.listener.leave())
         keys.add("c-c", eager=True)(lambda _event: self.listener.interrupt())
         keys.add("<sigint>")(lambda _event: self.listener.interrupt())
+        keys.add("c-d", filter=armed, eager=True)(lambda _event: self.listener.leave())
         keys.add(Keys.Any, filter=armed, eager=True)(self._answer)
         keys.add("enter", filter=armed, eager=True)(self._answer)
         return keys
+
+    def _back_to_key(self) -> None:
+        """No reason after all, and no denial: the key is asked for again."""
+        self._app.layout.focus(self._prompt)
+        self._arm()
 
     def _enter(self, event: KeyPressEvent) -> None:
         """Send the line; a backslash before the cursor makes it a new line instead."""

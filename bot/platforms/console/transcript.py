@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from bot.domain.views import TurnView
 from bot.platforms.console.entries import Called, Entry, Failure, Remark, Said, entries
-from bot.platforms.console.lines import outside, tool_text
+from bot.platforms.console.lines import outside, remark, tool_text
 from bot.platforms.console.look import Look
 from bot.platforms.console.typesetting import Typesetting
 from bot.rendering.markdown_blocks import split_blocks
@@ -50,6 +50,8 @@ class Transcript:
         self._typesetting = typesetting
         self._done: set[str] = set()
         self._printed: dict[str, str] = {}
+        self._set: tuple[str, int, str] = ("", 0, "")
+        """The last Markdown that was set, for which width, and what it looks like: a tail is drawn many times."""
 
     def advance(self, view: TurnView, width: int) -> list[Piece]:
         """What can be printed for good now and was not printed before."""
@@ -62,7 +64,7 @@ class Transcript:
             if not _settled(entry):
                 break
             if not isinstance(entry, Said):
-                pieces.append(self._whole(entry))
+                pieces.append(self._whole(entry, width))
             self._done.add(entry.key)
         return pieces
 
@@ -76,7 +78,7 @@ class Transcript:
                 tail = plain(entry.text)[len(self._printed.get(entry.key, "")) :]
                 pieces += self._block(tail, width)
             else:
-                pieces.append(self._whole(entry))
+                pieces.append(self._whole(entry, width))
         return pieces
 
     def _say(self, said: Said, width: int) -> list[Piece]:
@@ -84,7 +86,7 @@ class Transcript:
         before = self._printed.get(said.key, "")
         pieces: list[Piece] = []
         if not text.startswith(before):
-            pieces.append(Piece(Kind.REMARK, f"  {self._look.dim(AGAIN)}"))
+            pieces.append(Piece(Kind.REMARK, remark(AGAIN, width, self._look.dim)))
             before = ""
         rest = text[len(before) :]
         blocks = split_blocks(rest)
@@ -97,17 +99,19 @@ class Transcript:
     def _block(self, markdown: str, width: int) -> list[Piece]:
         if not markdown.strip():
             return []
-        text = self._typesetting.markdown(markdown, width)
+        if self._set[:2] != (markdown, width):
+            self._set = (markdown, width, self._typesetting.markdown(markdown, width))
+        text = self._set[2]
         return [Piece(Kind.TEXT, text)] if text else []
 
-    def _whole(self, entry: Called | Remark | Failure) -> Piece:
+    def _whole(self, entry: Called | Remark | Failure, width: int) -> Piece:
         match entry:
             case Called(_, line):
-                return Piece(Kind.TOOL, tool_text(line, self._look))
+                return Piece(Kind.TOOL, tool_text(line, self._look, width))
             case Remark(_, text):
-                return Piece(Kind.REMARK, f"  {self._look.dim(self._look.own(outside(text)))}")
+                return Piece(Kind.REMARK, remark(self._look.own(outside(text)), width, self._look.dim))
             case Failure(_, text):
-                return Piece(Kind.REMARK, f"  {self._look.bad(self._look.own(outside(text)))}")
+                return Piece(Kind.REMARK, remark(self._look.own(outside(text)), width, self._look.bad))
 
 
 def _settled(entry: Entry) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 from bot.platforms.console.clerk import ApproveMode
@@ -28,7 +29,6 @@ class Chat:
 
     terminal: PseudoTerminal
     engine: ScriptedEngine
-    commands: ScriptedCommands
     task: asyncio.Task[int]
 
     async def code(self) -> int:
@@ -53,27 +53,34 @@ async def chatting(
     *,
     engine: asyncio.Future[FrontDoor] | None = None,
     opening: asyncio.Future[Opening] | None = None,
-    commands: ScriptedCommands | None = None,
+    commands: Commands | None = None,
     environ: dict[str, str] | None = None,
     approve: ApproveMode = ApproveMode.ASK,
     history: Path | None = None,
     size: tuple[int, int] = (80, 24),
     quiet_seconds: float = 0.0,
+    clock: Callable[[], float] = monotonic,
 ) -> AsyncIterator[Chat]:
     """A running chat; it is cancelled at the end, and nothing may be left over."""
     async with PseudoTerminal(*size) as terminal:
-        scripted, scripted_commands = ScriptedEngine(scripts), commands or ScriptedCommands()
+        scripted = ScriptedEngine(scripts)
         streams = Streams(terminal.stdin, terminal.stdout, io.StringIO(), environ or ENVIRON)
         form = on_screen(
-            Person("ana"), streams, model="demo model", approve=approve, history=history, quiet_seconds=quiet_seconds
+            Person("ana"),
+            streams,
+            model="demo model",
+            approve=approve,
+            history=history,
+            quiet_seconds=quiet_seconds,
+            clock=clock,
         )
         scripted.surface = form.surface
         front_door: asyncio.Future[FrontDoor] = now(scripted) if engine is None else engine
-        offered: asyncio.Future[Commands] = now(scripted_commands)
+        offered: asyncio.Future[Commands] = now(commands or ScriptedCommands())
         start = now(Opening("c1")) if opening is None else opening
         task = asyncio.create_task(form.listener.run(front_door, offered, start))
         try:
-            yield Chat(terminal, scripted, scripted_commands, task)
+            yield Chat(terminal, scripted, task)
         finally:
             task.cancel()
             await asyncio.wait((task,))

@@ -13,6 +13,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage, Me
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
+from bot.errors import CountersignError
 from bot.platforms.console.surface import ConsoleSurface
 
 ANA = Author("console", "ana", "ana")
@@ -121,9 +122,13 @@ class ScriptedEngine:
         self.stops: list[str] = []
         self.answers: list[Settlement] = []
         """What `decide` says, in order; then it accepts everything."""
+        self.refusals: list[CountersignError] = []
+        """What `stop` raises, in order; then it stops."""
         self.turns: dict[str, ScriptedTurn] = {}
         self.stopping = asyncio.Event()
         self.stopping.set()
+        self.deciding = asyncio.Event()
+        self.deciding.set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def receive(self, message: InboundMessage) -> Receipt:
@@ -140,6 +145,7 @@ class ScriptedEngine:
 
     async def decide(self, decision: Decision, member: Member) -> Settlement:
         self.decisions.append(decision)
+        await self.deciding.wait()
         settlement = self.answers.pop(0) if self.answers else Settled(decision.verdict)
         if isinstance(settlement, Settled):
             for turn in self.turns.values():
@@ -150,6 +156,8 @@ class ScriptedEngine:
         return settlement
 
     async def stop(self, turn_id: str, by: Author) -> bool:
+        if self.refusals:
+            raise self.refusals.pop(0)
         self.stops.append(turn_id)
         await self.stopping.wait()
         self._tasks[turn_id].cancel()
@@ -172,9 +180,9 @@ class ScriptedEngine:
 class ScriptedCommands:
     """Commands that answer with what they are given."""
 
-    def __init__(self, *replies: Reply | Form, words: Sequence[str] = ()) -> None:
+    def __init__(self, *replies: Reply | Form, lines: Sequence[str] = ()) -> None:
         self.replies = replies
-        self.words = words
+        self.lines = lines
         self.requests: list[Invocation | Submission] = []
 
     async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
@@ -183,4 +191,4 @@ class ScriptedCommands:
             yield reply
 
     def complete(self, text: str) -> Sequence[str]:
-        return self.words
+        return [line for line in self.lines if line.startswith(text)]

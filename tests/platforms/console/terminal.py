@@ -15,7 +15,14 @@ from typing import TextIO
 
 import pyte
 
+from bot.platforms.console.look import PROMPT
+
 LIMIT_SECONDS = 10.0
+
+
+def echoed(text: str = "") -> str:
+    """A typed line as it stands behind the prompt."""
+    return f"{PROMPT} {text}".rstrip()
 
 
 class PseudoTerminal:
@@ -97,7 +104,7 @@ class PseudoTerminal:
 
     async def prompts(self, text: str = "") -> None:
         """Wait until the last line is the prompt and the text in it."""
-        wanted = f"› {text}".rstrip()
+        wanted = echoed(text)
         await self.until(lambda: self.lines[-1] == wanted, f"the prompt {wanted!r}")
 
     def _size(self, columns: int, rows: int) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from bot.domain.approvals import NotAllowed, Verdict
 from bot.domain.commands import Reply, Table
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus
+from bot.domain.messages import assistant
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.clerk import ApproveMode
@@ -23,7 +24,6 @@ from bot.platforms.console.opening import Opening
 from bot.platforms.console.person import Person
 from tests.platforms.console.chat import now
 from tests.platforms.console.scripted import (
-    ModelStep,
     Script,
     ScriptedCommands,
     ScriptedEngine,
@@ -31,7 +31,6 @@ from tests.platforms.console.scripted import (
     a_call,
     a_turn,
     an_approval,
-    assistant,
 )
 
 

@@ -14,6 +14,7 @@ from bot.platforms.console.clerk import ApproveMode
 from bot.platforms.console.opening import Opening
 from tests.platforms.console.chat import Chat, chatting, now
 from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
+from tests.platforms.console.terminal import echoed
 
 KEYS = "[y] once  [v] view all  [n] no, because…  [Enter] no"
 ONE_KEY_PAUSE = 0.06
@@ -129,6 +130,114 @@ async def test_nobody_approves_by_typing_on_when_a_card_appears() -> None:
         chat.terminal.press("y not")
         await chat.terminal.prompts("why not")
         assert chat.engine.decisions == []
+
+
+async def test_a_key_pressed_the_moment_a_card_appears_is_no_answer_to_it() -> None:
+    turn = a_turn("t0", "left behind", status=TurnStatus.WAITING)
+    left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
+    async with chatting(opening=now(Opening("c1", (left,))), quiet_seconds=60.0) as chat:
+        await chat.terminal.shows("Add note (notes)?")
+        chat.terminal.press("y")
+        await chat.terminal.prompts("y")
+        assert chat.engine.decisions == []
+
+
+async def test_keys_are_taken_once_the_keyboard_was_still_for_a_moment() -> None:
+    async with chatting({"go": asks}, quiet_seconds=0.2) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Add note (notes)?")
+        assert KEYS not in chat.terminal.text
+        await chat.terminal.shows(KEYS)
+        chat.terminal.press("y")
+        await chat.terminal.shows("Approved.")
+
+
+async def test_escape_leads_from_the_reason_back_to_the_keys() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("n")
+        await chat.terminal.shows("reason (optional):")
+        chat.terminal.press("hm\x1b")
+        await chat.terminal.hides("reason (optional):")
+        await chat.terminal.shows(KEYS)
+        chat.terminal.press("y")
+        await chat.terminal.shows("Approved.")
+
+
+async def test_news_of_a_sibling_does_not_interrupt_the_reason() -> None:
+    news, told = asyncio.Event(), asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        approval = an_approval()
+        asked = await turn.call(StepStatus.AWAITING, approval=approval)
+        running = await turn.call(StepStatus.STARTED, tool=ToolRef("weather", "forecast"))
+        await news.wait()
+        await turn.show(progress={running: "half of it"})
+        told.set()
+        await turn.apply(asked, approval)
+        await turn.end("ok")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat)
+        chat.terminal.press("n")
+        await chat.terminal.shows("reason (optional):")
+        chat.terminal.press("not")
+        await chat.terminal.shows("reason (optional): not")
+        news.set()
+        await chat.terminal.shows("half of it")
+        chat.terminal.press(" now\r")
+        await chat.terminal.shows("Told the agent: not now")
+
+
+async def test_the_hint_goes_with_the_next_key() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("x")
+        await chat.terminal.shows("One key:")
+        await asyncio.sleep(ONE_KEY_PAUSE)
+        chat.terminal.press("n")
+        await chat.terminal.shows("reason (optional):")
+        await chat.terminal.hides("One key:")
+
+
+async def test_ctrl_d_on_a_card_leaves_it_for_later() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("\x04")
+        assert await chat.code() == 0
+        assert chat.engine.decisions == []
+        assert chat.engine.stops == []
+
+
+async def test_ctrl_c_while_a_decision_is_on_its_way_asks_nothing_more() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        for name in ("one", "two"):
+            await turn.call(StepStatus.AWAITING, approval=an_approval(name))
+        await turn.decided("two")
+
+    async with chatting({"go": script}) as chat:
+        chat.engine.deciding.clear()
+        await chat.type("go")
+        await chat.terminal.shows(f"{KEYS}  (1 of 2)")
+        chat.terminal.press("y")
+        await chat.terminal.until(lambda: bool(chat.engine.decisions), "the decision")
+        chat.terminal.press("\x03")
+        await chat.terminal.until(lambda: bool(chat.engine.stops), "the stop")
+        chat.engine.deciding.set()
+        await chat.terminal.shows("Stopped.")
+        await chat.type("still there?")
+        await chat.terminal.shows("You said: still there?")
+
+
+async def test_a_call_without_arguments_says_so() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), arguments={})
+        await turn.end("ok")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat)
+        chat.terminal.press("v")
+        await chat.terminal.shows("▌ This call has no arguments.")
 
 
 async def test_what_was_typed_is_back_after_the_card() -> None:
@@ -256,7 +365,7 @@ async def test_a_card_left_by_an_earlier_process_is_asked_again() -> None:
     turn = a_turn("t0", "left behind", status=TurnStatus.WAITING)
     left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
     async with chatting(opening=now(Opening("c1", (left,)))) as chat:
-        await chat.terminal.shows("› left behind", KEYS)
+        await chat.terminal.shows(echoed("left behind"), KEYS)
         chat.terminal.press("y")
         await chat.terminal.shows("Approved.")
         assert chat.engine.decisions[0].approval_id == "apr-12345678"

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from bot.domain.commands import Reply, Table
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus
+from bot.domain.messages import assistant
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
-from bot.errors import DatabaseHeld
+from bot.errors import DatabaseError, DatabaseHeld
 from bot.platforms.console.opening import Opening
 from bot.ports import FrontDoor
 from tests.platforms.console.chat import chatting, now
-from tests.platforms.console.scripted import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn, assistant
-from tests.platforms.console.scripted import ModelStep as Said
+from tests.platforms.console.scripted import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn
+from tests.platforms.console.terminal import echoed
 
 
 async def forever(turn: ScriptedTurn) -> None:
@@ -27,16 +28,16 @@ async def forever(turn: ScriptedTurn) -> None:
 async def test_a_question_is_echoed_and_answered() -> None:
     async with chatting() as chat:
         await chat.type("hello")
-        await chat.terminal.shows("› hello", "You said: hello")
+        await chat.terminal.shows(echoed("hello"), "You said: hello")
         await chat.terminal.prompts()
         assert chat.terminal.lines == [
             "countersign · demo model · /help",
             "",
-            "› hello",
+            echoed("hello"),
             "",
             "You said: hello",
             "",
-            "›",
+            echoed(),
         ]
 
 
@@ -44,7 +45,7 @@ async def test_the_prompt_stands_before_the_engine_and_what_is_typed_waits_for_i
     engine: asyncio.Future[FrontDoor] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
         await chat.type("early")
-        await chat.terminal.shows("› early", "Starting…")
+        await chat.terminal.shows(echoed("early"), "Starting…")
         engine.set_result(chat.engine)
         await chat.terminal.shows("You said: early")
 
@@ -57,6 +58,54 @@ async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> Non
         assert await chat.code() == 1
         await chat.terminal.shows("Another chat uses this database. Fix: Close it.")
         assert chat.terminal.restored
+
+
+async def test_a_promise_that_is_broken_is_one_line_and_exit_code_1() -> None:
+    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    async with chatting(opening=opening) as chat:
+        await chat.terminal.prompts()
+        opening.cancel()
+        assert await chat.code() == 1
+        await chat.terminal.shows("The program could not be started.")
+
+
+async def test_ctrl_c_before_the_engine_is_there_withdraws_the_question() -> None:
+    engine: asyncio.Future[FrontDoor] = asyncio.get_running_loop().create_future()
+    async with chatting(engine=engine) as chat:
+        await chat.type("early")
+        await chat.terminal.shows("Starting…")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        engine.set_result(chat.engine)
+        await chat.type("late")
+        await chat.terminal.shows("You said: late")
+        assert [message.text for message in chat.engine.received] == ["late"]
+
+
+async def test_ctrl_c_before_the_database_is_there_withdraws_the_question() -> None:
+    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    async with chatting(opening=opening) as chat:
+        await chat.type("early")
+        await chat.terminal.shows(echoed("early"))
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopping…")
+        opening.set_result(Opening("c1"))
+        await chat.terminal.shows("Stopped.")
+        await chat.type("late")
+        await chat.terminal.shows("You said: late")
+        assert [message.text for message in chat.engine.received] == ["late"]
+
+
+async def test_a_stop_that_fails_says_so_and_can_be_tried_again() -> None:
+    async with chatting({"go": forever}) as chat:
+        chat.engine.refusals.append(DatabaseError("The database is busy."))
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("The database is busy.")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        await chat.terminal.prompts()
 
 
 async def test_finished_blocks_are_printed_once_and_the_last_one_grows() -> None:
@@ -249,7 +298,7 @@ async def test_a_line_sent_during_a_turn_is_queued_and_asked_next() -> None:
         chat.terminal.press("second\r")
         await chat.terminal.shows("queued: second")
         release.set()
-        await chat.terminal.shows("first answer", "› second", "You said: second")
+        await chat.terminal.shows("first answer", echoed("second"), "You said: second")
         assert [message.text for message in chat.engine.received] == ["go", "second"]
 
 
@@ -307,9 +356,9 @@ async def test_new_begins_another_conversation() -> None:
 
 async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
     done = a_turn("t0", "what was it?", status=TurnStatus.DONE)
-    earlier = TurnView(done, (Said(0, assistant("It was **this**.\nAnd more.")),), 3)
+    earlier = TurnView(done, (ModelStep(0, assistant("It was **this**.\nAnd more.")),), 3)
     async with chatting(opening=now(Opening("c1", (earlier,), turns=3))) as chat:
-        await chat.terminal.shows("Continuing c1 (3 earlier turns). /new starts a fresh one.", "› what was it?")
+        await chat.terminal.shows("Continuing c1 (3 earlier turns). /new starts a fresh one.", echoed("what was it?"))
         await chat.terminal.prompts()
 
 
@@ -319,7 +368,7 @@ async def test_an_answer_to_a_turn_from_elsewhere_appears_above_the_open_prompt(
         chat.terminal.press("half a sent")
         await chat.terminal.prompts("half a sent")
         other = a_turn("old", "what about \x1b[31mthis?", "c0", status=TurnStatus.DONE)
-        view = TurnView(other, (Said(0, assistant("The late answer.")),), 3)
+        view = TurnView(other, (ModelStep(0, assistant("The late answer.")),), 3)
         drawn = [each async for each in chat.engine.surface.show(view, {})]
         await chat.terminal.shows("While you were away (conversation c0): what about this?", "The late answer.")
         await chat.terminal.prompts("half a sent")
@@ -331,7 +380,7 @@ async def test_an_answer_to_a_turn_from_elsewhere_appears_above_the_open_prompt(
 async def test_a_drawing_is_out_before_it_is_said_to_be() -> None:
     async with chatting() as chat:
         await chat.terminal.prompts()
-        view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (Said(0, assistant("Durable.")),), 1)
+        view = TurnView(a_turn("old", "q", "c0", status=TurnStatus.DONE), (ModelStep(0, assistant("Durable.")),), 1)
         async for _drawn in chat.engine.surface.show(view, {}):
             await chat.terminal.shows("Durable.")
 
@@ -374,13 +423,54 @@ async def test_several_lines_can_be_typed_and_pasted_without_being_sent() -> Non
         assert [message.text for message in chat.engine.received] == ["one\ntwo\nthree\nfour"]
 
 
+async def test_a_long_text_is_pasted_in_one_piece() -> None:
+    pasted = [f"line {n} \x1b[31m of many" for n in range(200)]
+    async with chatting(size=(60, 20)) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("\x1b[200~" + "\r\n".join(pasted) + "\x1b[201~")
+        await chat.terminal.shows("line 199")
+        assert sum("of many" in line for line in chat.terminal.lines) <= 8
+        chat.terminal.press("\r")
+        await chat.terminal.shows(echoed("line 0"), "  line 198  of many")
+        await chat.terminal.prompts()
+        (message,) = chat.engine.received
+        assert message.text.split("\n") == pasted
+        assert b"\x1b[31m of many" not in chat.terminal.raw
+
+
+async def test_ctrl_r_finds_what_was_typed_before(tmp_path: Path) -> None:
+    async with chatting(history=tmp_path / "history") as chat:
+        for line in ("add a note: buy milk", "what is the weather?"):
+            await chat.type(line)
+            await chat.terminal.shows(f"You said: {line}")
+        await chat.terminal.prompts()
+        chat.terminal.press("\x12milk")
+        await chat.terminal.until(lambda: echoed("add a note: buy milk") in chat.terminal.lines[-2:], "what was found")
+        chat.terminal.press("\r")
+        await chat.terminal.prompts("add a note: buy milk")
+
+
+async def test_a_history_that_cannot_be_kept_is_no_reason_to_stop(tmp_path: Path) -> None:
+    async with chatting(history=tmp_path) as chat:
+        await chat.type("hello")
+        await chat.terminal.shows("You said: hello")
+        await chat.terminal.prompts()
+        chat.terminal.press("\x1b[A")
+        await chat.terminal.prompts("hello")
+
+
 async def test_tab_completes_commands_and_what_they_offer() -> None:
-    async with chatting(commands=ScriptedCommands(words=("list", "tools", "show"))) as chat:
+    lines = ("mcp list", "mcp tools", "mcp show", "mcp show notes", "mcp show weather")
+    async with chatting(commands=ScriptedCommands(lines=lines)) as chat:
         await chat.terminal.prompts()
         chat.terminal.press("/mc\t")
         await chat.terminal.prompts("/mcp")
-        chat.terminal.press(" to\t")
-        await chat.terminal.prompts("/mcp tools")
+        chat.terminal.press(" sh\t")
+        await chat.terminal.prompts("/mcp show")
+        chat.terminal.press(" \t")
+        await chat.terminal.shows("notes", "weather")
+        chat.terminal.press("w\t")
+        await chat.terminal.prompts("/mcp show weather")
 
 
 async def test_lines_are_remembered_but_secrets_are_not(tmp_path: Path) -> None:
@@ -401,14 +491,32 @@ async def test_a_turn_that_an_earlier_process_left_running_is_followed() -> None
     left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
 
     async with chatting(opening=now(Opening("c1", (left,)))) as chat:
-        await chat.terminal.shows("› left behind", "◌ notes.add_note")
+        await chat.terminal.shows(echoed("left behind"), "◌ notes.add_note")
         ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
-        steps = (a_call(0, StepStatus.DONE, "ok"), Said(1, assistant("Finished after all.")))
+        steps = (a_call(0, StepStatus.DONE, "ok"), ModelStep(1, assistant("Finished after all.")))
         async for _drawn in chat.engine.surface.show(TurnView(ended, steps, 2), {}):
             pass
         await chat.terminal.shows("✓ notes.add_note  ok", "Finished after all.")
         await chat.type("next")
         await chat.terminal.shows("You said: next")
+
+
+async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_be_stopped() -> None:
+    opening: asyncio.Future[Opening] = asyncio.get_running_loop().create_future()
+    async with chatting({"go": forever}, opening=opening) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(echoed("go"))
+        left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
+        opening.set_result(Opening("c1", (left,)))
+        await chat.terminal.shows(echoed("left behind"))
+        assert chat.engine.received == []
+        ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
+        async for _drawn in chat.engine.surface.show(TurnView(ended, (a_call(0, StepStatus.DONE, "ok"),), 2), {}):
+            pass
+        await chat.terminal.until(lambda: bool(chat.engine.received), "the question")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        assert chat.engine.stops == ["t1"]
 
 
 def test_the_scripted_engine_is_a_front_door() -> None:

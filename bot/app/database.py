@@ -1,0 +1,86 @@
+"""The database: held by one process, opened for whoever needs it, brought to this release's schema."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bot.errors import DatabaseError
+from bot.settings import Settings
+from bot.storage.address import sqlite_path
+from bot.storage.lock_file import LockFile
+
+if TYPE_CHECKING:
+    from bot.storage.database import Database
+
+
+@contextmanager
+def held_database(settings: Settings, purpose: str) -> Iterator[None]:
+    """Keep the database for this process alone. Raises DatabaseHeld if another has it, DatabaseError if its folder
+    cannot be used.
+    """
+    path = sqlite_path(settings.database_url)
+    lock = LockFile(path)
+    try:
+        lock.acquire(purpose)
+    except OSError as error:
+        raise DatabaseError(
+            f"The folder {path.parent} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@asynccontextmanager
+async def opened_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the database as it is. Raises DatabaseError."""
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.database")
+    database: Database = await asyncio.to_thread(module.open_sqlite, settings.database_url)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def fitting_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
+    """Open the database with this release's schema in it. `migrate` says whether one that lacks it is brought there;
+    the caller holds the database then. Raises DatabaseError.
+    """
+    schema = await _schema()
+    async with opened_database(settings) as database:
+        if migrate:
+            await schema.upgrade(database)
+        elif (found := await schema.current(database)) != schema.head():
+            raise DatabaseError(
+                f"The database {database.path} has schema {found or 'none'}, and this release works on "
+                f"{schema.head()}.",
+                "run `countersign db upgrade`",
+            )
+        yield database
+
+
+async def upgrade(settings: Settings) -> str:
+    """Bring the database to this release's schema, and name that. Raises DatabaseError."""
+    schema = await _schema()
+    with held_database(settings, "countersign db upgrade"):
+        async with fitting_database(settings, migrate=True):
+            return str(schema.head())
+
+
+async def current(settings: Settings) -> tuple[str, str]:
+    """The schema of the database, empty if there is none, and that of this release. Raises DatabaseError."""
+    schema = await _schema()
+    if not sqlite_path(settings.database_url).exists():
+        return "", schema.head()
+    async with opened_database(settings) as database:
+        return await schema.current(database) or "", schema.head()
+
+
+async def _schema() -> Any:
+    return await asyncio.to_thread(importlib.import_module, "bot.storage.schema")

@@ -1,0 +1,55 @@
+"""The files an operator edits, read before anything is opened, so that a mistake is told at once."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.engine.policy import Policies, read_policies
+from bot.errors import SettingsError
+from bot.settings import Settings, read_environment
+from bot.tools.config_file import ServersFile, read_servers
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFiles:
+    """What the operator has written: which tools may run, what the model is told, which servers there are."""
+
+    policies: Policies
+    system_prompt: str
+    servers: ServersFile
+
+    def strangers(self) -> list[str]:
+        """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
+        configured = {config.name for config in self.servers.servers} | {name for name, _ in self.servers.problems}
+        return sorted(self.policies.servers.keys() - configured) if configured else []
+
+
+def read_operator_files(settings: Settings) -> OperatorFiles:
+    """Read all of them; a missing file is an empty one. Raises SettingsError."""
+    return OperatorFiles(
+        _policies(settings),
+        _system_prompt(settings.system_prompt_file),
+        read_servers(settings.mcp_servers_file, read_environment()) if settings.mcp_enabled else ServersFile(),
+    )
+
+
+def _policies(settings: Settings) -> Policies:
+    path = settings.policy_file
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        table = {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}.", "correct the file or POLICY_FILE") from error
+    return read_policies(table, settings.mcp_approval_default_policy, str(path))
+
+
+def _system_prompt(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}.", "correct the file or SYSTEM_PROMPT_FILE") from error

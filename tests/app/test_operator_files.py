@@ -1,0 +1,127 @@
+"""The files an operator edits, read before anything is opened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.app.operator_files import read_operator_files
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.servers import HttpTransport
+from bot.engine.policy import Policies
+from bot.errors import SettingsError
+from bot.settings import read_settings
+from bot.tools.config_file import ServersFile
+from tests.app.surroundings import PROJECT
+
+ALLOW, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER
+
+
+def policies(**settings: object) -> Policies:
+    return read_operator_files(read_settings(**settings)).policies
+
+
+def prompt(path: Path) -> str:
+    return read_operator_files(read_settings(system_prompt_file=path)).system_prompt
+
+
+def test_without_a_policy_file_everything_asks() -> None:
+    assert policies().of("notes", "list") is ASK
+
+
+def test_the_variable_is_the_default_without_a_file_too() -> None:
+    assert policies(mcp_approval_default_policy="ALWAYS_ALLOW").of("notes", "list") is ALLOW
+
+
+def test_the_bundled_policy_lets_reading_run_and_asks_before_writing() -> None:
+    bundled = policies(policy_file=PROJECT / "config/policy.toml")
+    for tool in ("find_area", "forecast", "overview"):
+        assert bundled.of("weather", tool) is ALLOW
+    assert bundled.of("notes", "list") is bundled.of("notes", "search") is ALLOW
+    assert bundled.of("notes", "add") is bundled.of("notes", "delete") is ASK
+    assert bundled.of("somebody", "else") is ASK
+
+
+def test_a_file_from_an_editor_that_marks_utf8_is_read(folder: Path) -> None:
+    (folder / "policy.toml").write_bytes(b'\xef\xbb\xbfdefault = "ALWAYS_ALLOW"\n')
+    assert policies(policy_file="policy.toml").default is ALLOW
+    (folder / "prompt.md").write_bytes(b"\xef\xbb\xbfBe useful.")
+    assert prompt(folder / "prompt.md") == "Be useful."
+
+
+def test_a_file_that_is_no_toml_is_refused_with_the_line(folder: Path) -> None:
+    (folder / "policy.toml").write_text('default = "ASK_USER"\n[servers\n', encoding="utf-8")
+    with pytest.raises(SettingsError) as caught:
+        policies(policy_file="policy.toml")
+    assert caught.value.cause.startswith("policy.toml cannot be read: ")
+    assert "line 2" in caught.value.cause
+    assert caught.value.fix == "correct the file or POLICY_FILE"
+
+
+def test_an_entry_that_cannot_be_used_is_named_with_its_file(folder: Path) -> None:
+    (folder / "policy.toml").write_text('[servers.notes.tools]\nadd = "ALLOW"\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"^policy\.toml: servers\.notes\.tools\.add is 'ALLOW'\."):
+        policies(policy_file="policy.toml")
+
+
+def test_files_in_another_encoding_and_folders_are_refused(folder: Path) -> None:
+    latin = folder / "latin"
+    latin.write_bytes(b"# f\xfcr alle\n")
+    for path in (latin, folder):
+        with pytest.raises(SettingsError, match="cannot be read"):
+            policies(policy_file=path)
+        with pytest.raises(SettingsError, match="cannot be read"):
+            prompt(path)
+
+
+def test_without_a_system_prompt_there_is_none(folder: Path) -> None:
+    assert prompt(folder / "missing.md") == ""
+    assert prompt(PROJECT / "config/system_prompt.md").startswith("You are Countersign")
+
+
+def test_everything_is_empty_where_there_are_no_files() -> None:
+    files = read_operator_files(read_settings())
+    assert files.policies == Policies()
+    assert files.servers == ServersFile()
+    assert files.strangers() == []
+
+
+def test_a_file_of_servers_that_cannot_be_read_is_refused_but_only_if_it_is_used(folder: Path) -> None:
+    (folder / "servers.json").write_text("{", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"servers\.json is not valid JSON"):
+        read_operator_files(read_settings(mcp_servers_file="servers.json"))
+    files = read_operator_files(read_settings(mcp_servers_file="servers.json", mcp_enabled=False))
+    assert files.servers == ServersFile()
+
+
+def test_the_environment_is_filled_in_and_remembered_as_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTES_TOKEN", "a-token")
+    text = '{"mcpServers": {"notes": {"command": "serve", "args": ["${NOTES_TOKEN}"]}}}'
+    (folder / "servers.json").write_text(text, encoding="utf-8")
+    servers = read_operator_files(read_settings(mcp_servers_file="servers.json")).servers
+    assert servers.secrets == {"a-token"}
+
+
+def test_policies_of_servers_that_do_not_exist_are_strangers(folder: Path) -> None:
+    servers = {"notes": {"command": "serve"}, "unusable": {}, "off": {"command": "serve", "disabled": True}}
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    names = ("ntoes", "notes", "unusable", "off")
+    (folder / "policy.toml").write_text("".join(f"[servers.{name}]\n" for name in names), encoding="utf-8")
+    files = {"mcp_servers_file": "servers.json", "policy_file": "policy.toml"}
+    assert read_operator_files(read_settings(**files)).strangers() == ["ntoes", "off"]
+    assert read_operator_files(read_settings(**files, mcp_enabled=False)).strangers() == []
+
+
+def test_variables_of_the_servers_file_may_stand_in_the_env_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("SEARCH_TOKEN=from-the-file\nSEARCH_HOST=search.example\n")
+    monkeypatch.setenv("SEARCH_TOKEN", "from-the-process")
+    server = {"url": "https://${SEARCH_HOST}/mcp", "headers": {"Authorization": "Bearer ${SEARCH_TOKEN}"}}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"search": server}}))
+    files = read_operator_files(read_settings(mcp_servers_file=tmp_path / "servers.json"))
+    (config,) = files.servers.servers
+    assert config.transport == HttpTransport("https://search.example/mcp", {"Authorization": "Bearer from-the-process"})

@@ -1,0 +1,69 @@
+"""`countersign run`: every part that is configured, until it is told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.app.database import current, held_database, upgrade
+from bot.app.service import run
+from bot.errors import DatabaseHeld, SettingsError
+from bot.settings import read_settings
+from tests.app.surroundings import service
+from tests.fakes.parts import until
+
+SECRET = "sk-test-4711-do-not-show"
+
+
+@pytest.mark.parametrize(("ending", "words"), [(signal.SIGTERM, ("--only", " worker ,")), (signal.SIGINT, ())])
+def test_it_runs_until_it_is_told_to_stop_and_leaves_cleanly(folder: Path, ending: int, words: tuple[str, ...]) -> None:
+    with service(folder, *words, LOG_LEVEL="debug", OPENAI_API_KEY=SECRET, BOT_MODEL="openai:small") as running:
+        running.says("worker running on model openai:small")
+        assert running.end(ending) == 0
+    entries = [json.loads(line) for line in running.lines]
+    assert [entry["message"] for entry in entries if entry["level"] == "info"][-1] == "stopping"
+    assert not [entry for entry in entries if entry["level"] in ("warning", "error")]
+    assert SECRET not in "".join(running.lines)
+
+
+async def test_its_servers_are_gone_when_it_has_left(folder: Path) -> None:
+    pid_file = folder / "pid"
+    code = f"import os, pathlib, sys; pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid())); sys.stdin.read()"
+    servers = {"silent": {"command": sys.executable, "args": ["-c", code]}}
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    with service(folder, MCP_SERVERS_FILE="servers.json") as running:
+        running.says("worker running")
+        await until(lambda: pid_file.exists() and pid_file.read_text() != "")
+        assert running.end(signal.SIGTERM) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+async def test_while_it_runs_nobody_else_drives_turns_or_changes_the_schema() -> None:
+    settings = read_settings()
+    with held_database(settings, "countersign run"):
+        for second in (run, upgrade):
+            with pytest.raises(DatabaseHeld, match=rf"in use by process {os.getpid()} \(countersign run, since"):
+                await second(settings)
+    assert await upgrade(settings) == (await current(settings))[1]
+
+
+async def test_every_part_that_cannot_be_run_is_named_with_those_that_can() -> None:
+    with pytest.raises(SettingsError) as caught:
+        await run(read_settings(), frozenset({"worker", "slack", "web", "wroker", "irc"}))
+    assert caught.value.cause == (
+        "There is no part called 'irc'. There is no part called 'wroker'. "
+        "The part 'slack' is not in this release. The part 'web' is not in this release."
+    )
+    assert caught.value.fix == "use --only worker"
+
+
+async def test_a_model_that_cannot_be_used_is_told_before_anything_is_opened(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="OPENAI_API_KEY"):
+        await run(read_settings(bot_model="openai:small"))
+    assert not (folder / "data").exists()

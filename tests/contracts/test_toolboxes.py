@@ -1,0 +1,386 @@
+"""What every toolbox promises (`bot.ports.Toolbox`): over both transports and both ages of the protocol, and by those
+that have nothing to offer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.messages import TextPart, ToolCall
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.tools import OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.ports import CallContext, Toolbox
+from bot.tools.toolbox import McpToolbox
+from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, Reaction, Silence, error, result
+from tests.fakes.parts import FakeToolbox
+from tests.fakes.parts import tool as a_tool
+from tests.tools.boxes import (
+    ANA,
+    FAST,
+    alive,
+    call,
+    call_with,
+    error_text,
+    named,
+    raw,
+    remote,
+    started,
+    text,
+    unknown,
+    unsent,
+    until,
+)
+
+KINDS = ["stdio, 2025-11-25", "stdio, 2026-07-28", "http, 2025-11-25", "http, 2026-07-28"]
+ODD_NAMES = ["plain", "get.weather now", "x" * 100 + "1", "x" * 100 + "2", "\u5929\u6c17", "b__c", "_b"]
+
+
+def said(*texts: str, **more: Any) -> dict[str, Any]:
+    """A tool that answers with these texts."""
+    return {"result": {"content": [{"type": "text", "text": each} for each in texts], **more}}
+
+
+@dataclass
+class Peer:
+    """A server in the test's hands. `lose` makes it forget or drop everything, and be there again afterwards."""
+
+    config: ServerConfig
+    heard: Callable[[str], list[Message]]
+    lose: Callable[[], Awaitable[None]]
+
+
+class Peers:
+    """Servers of one kind, stopped at the end of the test."""
+
+    def __init__(self, kind: str, folder: Path, stack: AsyncExitStack) -> None:
+        self.transport, self.protocol = kind.split(", ")
+        self.era = "legacy" if self.protocol == "2025-11-25" else "modern"
+        self.pids = folder / "pids"
+        self._folder = folder
+        self._stack = stack
+
+    @property
+    def children(self) -> list[int]:
+        return [int(line) for line in self.pids.read_text().splitlines()] if self.pids.exists() else []
+
+    async def serve(self, name: str = "s", *, mute: bool = False, **tools: dict[str, Any]) -> Peer:
+        """A server whose tools do what is said; a `mute` one takes the connection and never says a word."""
+        return await self.offering(name, tools, mute=mute)
+
+    async def offering(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool = False) -> Peer:
+        return (
+            self._process(name, tools, mute=mute) if self.transport == "stdio" else await self._port(name, tools, mute)
+        )
+
+    async def absent(self, name: str) -> ServerConfig:
+        """A server that is not there."""
+        if self.transport == "stdio":
+            return ServerConfig(name, StdioTransport("no-such-command"))
+        async with FakeEndpoint() as endpoint:
+            url = endpoint.url
+        return ServerConfig(name, HttpTransport(url))
+
+    def _process(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool) -> Peer:
+        record = self._folder / f"{name}.record"
+        script = {
+            "era": self.era,
+            "probe": "silence" if mute else "answer",
+            "listings": [[{"tools": [definition(tool) for tool in tools]}]],
+            "calls": tools,
+            "record": str(record),
+            "pids": str(self.pids),
+        }
+
+        def heard(method: str) -> list[Message]:
+            lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
+            return [message for message in map(json.loads, lines) if message["method"] == method]
+
+        async def lose() -> None:
+            os.kill(self.children[-1], signal.SIGKILL)
+
+        return Peer(raw(name, script=script), heard, lose)
+
+    async def _port(self, name: str, tools: dict[str, dict[str, Any]], mute: bool) -> Peer:
+        endpoint = await self._stack.enter_async_context(FakeEndpoint())
+        session = "s1"
+
+        def react(message: Message) -> Reaction:
+            if self.era == "legacy" and endpoint.seen[-1][0].get("mcp-session-id") != session:
+                return Answer(404)
+            action = tools[message["params"]["name"]]
+            match action:
+                case {"result": answer}:
+                    return result(message, answer)
+                case {"error": {"code": code, "message": text}}:
+                    return error(message, code, text)
+            return Silence()
+
+        def speak() -> None:
+            if self.era == "legacy":
+                endpoint.speak_legacy(session=session)
+            else:
+                endpoint.speak_modern()
+            endpoint.on["tools/list"] = lambda m: result(m, {"tools": [definition(tool) for tool in tools]})
+            endpoint.on["tools/call"] = react
+
+        def heard(method: str) -> list[Message]:
+            return [message for _, message in endpoint.seen if message.get("method") == method]
+
+        async def lose() -> None:
+            nonlocal session
+            session = "s2"
+            await endpoint.stop()
+            speak()
+            await endpoint.listen()
+
+        speak()
+        if mute:
+            endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
+        return Peer(remote(name, endpoint.url), heard, lose)
+
+
+@pytest.fixture(params=KINDS)
+async def peers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Peers]:
+    async with AsyncExitStack() as stack:
+        yield Peers(request.param, tmp_path, stack)
+
+
+@asynccontextmanager
+async def connected(*all_peers: Peer, **options: Any) -> AsyncIterator[McpToolbox]:
+    """A toolbox that has offered once."""
+    async with started(*(peer.config for peer in all_peers), **options) as box:
+        await box.offer()
+        yield box
+
+
+def definition(name: str) -> dict[str, Any]:
+    properties = {"n": {"type": "integer"}}
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+async def names(*configs: ServerConfig) -> dict[tuple[str, str], str]:
+    """What each tool of each server is offered as."""
+    async with started(*configs) as box:
+        offered = (await box.offer()).tools
+    assert len({tool.name for tool in offered}) == len(offered)
+    return {(tool.server, tool.original_name): tool.name for tool in offered}
+
+
+# what is offered
+
+
+async def test_every_name_is_one_that_models_take_and_leads_to_its_tool(peers: Peers) -> None:
+    odd = await peers.offering("a", {name: said(f"a {name}") for name in ODD_NAMES})
+    clash = await peers.offering("a__b", {"c": said("a__b c")})
+    async with connected(odd, clash) as box:
+        tools = (await box.offer()).tools
+        assert len(tools) == len({tool.name for tool in tools}) == len(ODD_NAMES) + 1
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) for tool in tools)
+        assert "a__plain" in {tool.name for tool in tools}
+        for tool in tools:
+            assert text(await call(tool, box)) == f"{tool.server} {tool.original_name}"
+
+
+async def test_a_name_never_changes_because_of_another_server(peers: Peers) -> None:
+    odd = (await peers.offering("a", {name: said("") for name in ODD_NAMES})).config
+    clash = (await peers.offering("a__b", {"c": said("")})).config
+    together = await names(odd, clash)
+    assert await names(clash, odd) == together
+    assert await names(odd) | await names(clash) == together
+
+
+async def test_the_same_tools_are_the_same_offer(peers: Peers) -> None:
+    peer = await peers.serve(t=said("ok"), u=said("ok"))
+    async with connected(peer) as box:
+        one, two = await box.offer(), await box.offer()
+    async with connected(peer) as box:
+        three = await box.offer()
+    assert one == two == three
+    assert [tool.name for tool in one.tools] == ["s__t", "s__u"]
+
+
+# servers that are not there
+
+
+async def test_a_server_that_is_not_there_is_named_and_the_others_work(peers: Peers) -> None:
+    good = await peers.serve("good", t=said("ok"))
+    async with started(await peers.absent("bad"), good.config) as box:
+        offer = await box.offer()
+        assert [tool.name for tool in offer.tools] == ["good__t"]
+        (sentence,) = offer.absent
+        assert "bad" in sentence
+        assert "Fix:" in sentence
+        assert text(await call(named(box, "t", "good"), box)) == "ok"
+
+
+async def test_silent_servers_delay_neither_the_start_nor_one_another(peers: Peers) -> None:
+    mute = [await peers.serve(name, mute=True) for name in ("a", "b", "c")]
+    good = await peers.serve("good", t=said("ok"))
+    async with started(*(peer.config for peer in (*mute, good)), first_wait=1.0) as box:
+        offering = asyncio.create_task(box.offer())
+        await until(lambda: all(peer.heard("server/discover") for peer in mute))
+        offer = await offering
+        assert [tool.name for tool in offer.tools] == ["good__t"]
+        assert [sentence.split()[1] for sentence in offer.absent] == ["a", "b", "c"]
+        async with asyncio.timeout(0.5):
+            assert await box.offer() == offer
+
+
+async def test_a_lost_server_is_found_again(peers: Peers) -> None:
+    peer = await peers.serve(t=said("ok"))
+    async with connected(peer) as box:
+        tool = named(box, "t")
+        assert text(await call(tool, box)) == "ok"
+        await peer.lose()
+        async with asyncio.timeout(15):
+            while not isinstance(outcome := await call(tool, box), Returned):
+                await asyncio.sleep(0.01)
+        assert text(outcome) == "ok"
+        assert [each.name for each in (await box.offer()).tools] == ["s__t"]
+
+
+# how calls end
+
+
+async def test_a_tool_returns_its_texts_and_its_structure(peers: Peers) -> None:
+    peer = await peers.serve(t=said("one", "two", structuredContent={"n": [1, None]}), bare={"result": {"content": []}})
+    async with connected(peer) as box:
+        outcome = await call(named(box, "t"), box)
+        assert isinstance(outcome, Returned)
+        assert outcome.result.call_id == "c1"
+        assert outcome.result.parts == (TextPart("one"), TextPart("two"))
+        assert outcome.result.structured == {"n": [1, None]}
+        assert text(await call(named(box, "bare"), box)) == ""
+
+
+async def test_other_content_has_a_text_that_stands_for_it(peers: Peers) -> None:
+    content = [
+        {"type": "image", "data": "AA==", "mimeType": "image/png"},
+        {"type": "audio", "data": "AA==", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "note://1", "blob": "AA=="}},
+        {"type": "resource_link", "uri": "file:///plan", "name": "plan"},
+        {"type": "hologram"},
+    ]
+    async with connected(await peers.serve(t={"result": {"content": content}})) as box:
+        assert text(await call(named(box, "t"), box)).split("\n") == [
+            "[Image: image/png]",
+            "[Audio: audio/wav]",
+            "[Resource: note://1]",
+            "[Link: plan file:///plan]",
+            "[Unsupported content: hologram]",
+        ]
+
+
+async def test_a_failure_is_a_result_that_the_model_reads(peers: Peers) -> None:
+    refusal = {"error": {"code": -32602, "message": "no such city"}}
+    peer = await peers.serve(fails=said("the disk is full", isError=True), refuses=refusal)
+    async with connected(peer) as box:
+        assert error_text(await call(named(box, "fails"), box)) == "the disk is full"
+        assert "no such city" in error_text(await call(named(box, "refuses"), box))
+
+
+async def test_arguments_that_do_not_fit_are_told_and_never_sent(peers: Peers) -> None:
+    peer = await peers.serve(t=said("ok"))
+    async with connected(peer) as box:
+        assert "n: 'five' is not of type 'integer'" in error_text(await call(named(box, "t"), box, n="five"))
+        assert peer.heard("tools/call") == []
+
+
+async def test_a_call_that_got_no_answer_in_time_may_have_happened(peers: Peers) -> None:
+    peer = await peers.serve(hangs={"do": "silence"}, t=said("ok"))
+    async with connected(peer) as box:
+        context = CallContext(ANA, "k", deadline=0.2)
+        assert unknown(await call_with(named(box, "hangs"), box, context)) == "Server s did not answer within 0.2 s."
+        assert len(peer.heard("tools/call")) == 1
+        assert text(await call(named(box, "t"), box)) == "ok"
+
+
+async def test_a_call_that_finds_no_server_did_not_happen(peers: Peers) -> None:
+    async with started(await peers.absent("s")) as box:
+        unsent(await call(Tool("s__t", "s", "t"), box))
+        unsent(await call(Tool("n__t", "nowhere", "t"), box))
+
+
+async def test_a_cancelled_call_leaves_its_siblings_and_the_connection_alone(peers: Peers) -> None:
+    peer = await peers.serve(hangs={"do": "silence"}, t=said("ok"))
+    async with connected(peer) as box:
+        since = box.servers()[0].connected_at
+        calls = [asyncio.create_task(call(named(box, "hangs"), box)) for _ in range(2)]
+        await until(lambda: len(peer.heard("tools/call")) == 2)
+        calls[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calls[0]
+        assert text(await call(named(box, "t"), box)) == "ok"
+        assert not calls[1].done()
+        assert box.servers()[0].connected_at == since
+    assert isinstance(await calls[1], OutcomeUnknown)
+
+
+# the end
+
+
+async def test_after_closing_nothing_is_left(peers: Peers) -> None:
+    peer = await peers.serve(hangs={"do": "silence"})
+    mute = await peers.serve("mute", mute=True)
+    box = McpToolbox([peer.config, mute.config, await peers.absent("absent")], pacing=FAST, first_wait=0.5)
+    await box.start()
+    await box.offer()
+    tool = named(box, "hangs")
+    waiting = asyncio.create_task(call(tool, box))
+    await until(lambda: peer.heard("tools/call"))
+    await box.close()
+    assert not any(map(alive, peers.children))
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")]
+    assert isinstance(await waiting, OutcomeUnknown)
+    unsent(await call(tool, box))
+    offer = await box.offer()
+    assert offer.tools == ()
+    assert [sentence.split()[1] for sentence in offer.absent] == ["absent", "mute", "s"]
+    await box.close()
+
+
+# those that have nothing to offer, and the fake that stands in for all of them
+
+
+@pytest.fixture(params=["switched off", "no servers", "fake"])
+async def empty(request: pytest.FixtureRequest) -> AsyncIterator[Toolbox]:
+    config = ServerConfig("s", StdioTransport("no-such-command"))
+    match request.param:
+        case "switched off":
+            async with started(config, problems=[("bad", "Bad.")], enabled=False) as box:
+                yield box
+        case "no servers":
+            async with started() as box:
+                yield box
+        case _:
+            yield FakeToolbox()
+
+
+async def test_a_toolbox_without_tools_offers_none_and_sends_nothing(empty: Toolbox) -> None:
+    offer = await empty.offer()
+    assert (offer.tools, offer.guidance, offer.absent) == ((), (), ())
+    assert offer.find("s__t") is None
+    unsent(await empty.call(a_tool("s__t"), ToolCall("c1", "s__t"), CallContext(ANA, "k")))
+
+
+async def test_the_fake_offers_and_calls_like_the_real_ones() -> None:
+    fake = FakeToolbox()
+    fake.add(a_tool("s__t"))
+    toolbox: Toolbox = fake
+    one, two = await toolbox.offer(), await toolbox.offer()
+    assert one == two
+    tool = one.find("s__t")
+    assert tool is not None
+    outcome: ToolOutcome = await toolbox.call(tool, ToolCall("c1", tool.name), CallContext(ANA, "k"))
+    assert text(outcome) == "ok"

@@ -1,0 +1,59 @@
+"""A turn's record, read in different ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from tests.fakes.parts import ANA, HALL
+
+
+def record(*steps: Step) -> TurnRecord:
+    return TurnRecord(Turn("t1", HALL, 1, ANA, Question("?"), TurnStatus.RUNNING, 0.0), steps, 1)
+
+
+def call(n: int, status: StepStatus) -> ToolStep:
+    return ToolStep(n, ToolCall(f"c{n}", "s__t"), None, status)
+
+
+def test_steps_are_told_apart_by_what_they_are_and_where_they_stand() -> None:
+    reply = ModelStep(1, assistant("", ToolCall("c2", "s__t"), ToolCall("c3", "s__t"), ToolCall("c4", "s__t")))
+    ready, awaiting, done = call(2, StepStatus.READY), call(3, StepStatus.AWAITING), call(4, StepStatus.DONE)
+    turn = record(reply, ready, awaiting, done)
+    assert turn.replies == (reply,)
+    assert turn.calls == (ready, awaiting, done)
+    assert turn.ready == (ready,)
+    assert turn.awaiting == (awaiting,)
+
+
+def test_the_answer_is_a_last_reply_that_asks_for_nothing() -> None:
+    asking = ModelStep(1, assistant("Let me look.", ToolCall("c2", "s__t")))
+    answer = ModelStep(3, assistant("Done."))
+    assert record().answer is None
+    assert record(asking).answer is None
+    assert record(asking, call(2, StepStatus.DONE)).answer is None
+    assert record(asking, call(2, StepStatus.DONE), answer).answer is answer
+    assert record(answer, call(4, StepStatus.READY)).answer is None
+
+
+@pytest.mark.parametrize("status", list(TurnStatus))
+def test_a_turn_has_three_ends(status: TurnStatus) -> None:
+    assert status.ended == (status in {TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED})
+
+
+@pytest.mark.parametrize("status", list(StepStatus))
+def test_a_step_is_open_until_it_has_been_decided_run_or_given_up(status: StepStatus) -> None:
+    assert status.ended != (status in {StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED})
+
+
+def test_a_messages_text_is_joined_as_it_stands_and_a_results_by_lines() -> None:
+    parts = (TextPart("one"), ImagePart(b"", "image/png"), TextPart("two"))
+    assert Message(Role.USER, parts).text == "onetwo"
+    assert ToolResult("c1", parts).text == "one\ntwo"
+
+
+def test_a_reply_without_text_has_calls_only_and_keeps_their_order() -> None:
+    first, second = ToolCall("b", "s__t"), ToolCall("a", "s__t")
+    assert assistant("", first, second).parts == (first, second)
+    assert assistant("Hm.", first, second).tool_calls == (first, second)

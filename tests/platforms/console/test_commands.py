@@ -1,0 +1,91 @@
+"""Slash commands as they are answered in the terminal, by the commands of all platforms."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.platforms.console.slash import COMMANDS
+from tests.commands.servers import registry, two_servers
+from tests.platforms.console.chat import chatting
+from tests.platforms.console.scripted import ScriptedTurn
+from tests.platforms.console.terminal import echoed
+
+
+async def test_mcp_list_says_how_every_server_stands() -> None:
+    async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
+        await chat.type("/mcp list")
+        await chat.terminal.shows("MCP servers · 2 · 1 in trouble", "● notes", "✗ web-search", "Fix: start it.")
+        await chat.terminal.prompts()
+
+
+async def test_mcp_tools_says_what_asks_first() -> None:
+    async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
+        await chat.type("/mcp tools notes")
+        await chat.terminal.shows("Tools · 3", "List notes", "notes__delete", "destructive", "blocked")
+
+
+async def test_mcp_show_is_open_to_the_operator() -> None:
+    async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
+        await chat.type("/mcp show web-search")
+        await chat.terminal.shows("MCP server web-search", "https://search.example/mcp")
+
+
+async def test_a_verb_or_a_server_that_does_not_exist_brings_the_nearest() -> None:
+    async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
+        await chat.type("/mcp lsit")
+        await chat.terminal.shows("Did you mean /mcp list?")
+        await chat.type("/mcp show nots")
+        await chat.terminal.shows("Did you mean notes?")
+        await chat.type("/pmc list")
+        await chat.terminal.shows("There is no /pmc. Did you mean /mcp?")
+        await chat.type("/xyzzy")
+        await chat.terminal.shows("There is no /xyzzy. Type /help for what there is.")
+        assert chat.engine.received == []
+
+
+async def test_tab_goes_from_the_command_to_the_server() -> None:
+    async with chatting(commands=registry(two_servers())) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("/m\t")
+        await chat.terminal.prompts("/mcp")
+        chat.terminal.press(" t\t")
+        await chat.terminal.prompts("/mcp tools")
+        chat.terminal.press(" \t")
+        await chat.terminal.shows("notes", "web-search")
+        chat.terminal.press("w\t")
+        await chat.terminal.prompts("/mcp tools web-search")
+        chat.terminal.press("\r")
+        await chat.terminal.shows("No tools are offered now.")
+
+
+async def test_tab_does_nothing_to_ordinary_text() -> None:
+    async with chatting(commands=registry(two_servers())) as chat:
+        await chat.terminal.prompts()
+        chat.terminal.press("what is /m\t?")
+        await chat.terminal.prompts("what is /m?")
+
+
+async def test_help_comes_at_once_whatever_runs() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show(activity="Thinking…")
+        await asyncio.Event().wait()
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("/help\r")
+        await chat.terminal.shows(echoed("/help"), *COMMANDS, "Ctrl-C")
+        assert chat.engine.received[1:] == []
+
+
+async def test_quit_waits_for_nothing() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show(activity="Thinking…")
+        await asyncio.Event().wait()
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Thinking…")
+        chat.terminal.press("/quit\r")
+        assert await chat.code() == 0
+        assert chat.engine.stops == []

@@ -1,0 +1,158 @@
+"""An answer while it is written: drawn again and again in place, printed once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.domain.turns import StepStatus
+from bot.platforms.console.look import Look
+from bot.platforms.console.markdown import Typesetter
+from bot.rendering.markdown_blocks import split_blocks
+from tests.platforms.console.chat import Chat, chatting
+from tests.platforms.console.scripted import ScriptedTurn
+from tests.platforms.console.terminal import echoed
+
+DOCUMENT = """\
+# Weather
+
+It is **sunny** in *Bern*,
+and `18` degrees.
+
+- high 20
+- low 10
+
+  at night
+
+1. one
+2. two
+
+| day | high |
+|-----|-----:|
+| Mon |   20 |
+| Tue |   19 |
+
+> as they say
+
+```python
+for day in week:
+
+    print(day)
+```
+
+---
+Bye.
+"""
+
+
+class Told:
+    """Texts that the turn streams one after the other, each when it is wanted."""
+
+    def __init__(self) -> None:
+        self._texts: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def script(self, turn: ScriptedTurn) -> None:
+        text = ""
+        while (more := await self._texts.get()) is not None:
+            text = more
+            await turn.stream(text)
+        await turn.end(text)
+
+    def say(self, text: str) -> None:
+        self._texts.put_nowait(text)
+
+    def end(self) -> None:
+        self._texts.put_nowait(None)
+
+
+async def said(chat: Chat, *lines: str) -> None:
+    """Wait until these lines and no others stand between the question and the prompt."""
+
+    wanted = [echoed("go"), *lines, echoed()]
+
+    def there() -> bool:
+        return [line for line in chat.terminal.lines if line][1:] == wanted
+
+    await chat.terminal.until(there, repr(lines))
+
+
+async def test_what_is_not_finished_is_drawn_again_in_place() -> None:
+    told = Told()
+    async with chatting({"go": told.script}) as chat:
+        await chat.type("go")
+        told.say("It is **sun")
+        await said(chat, "It is **sun")
+        told.say("It is **sunny**")
+        await said(chat, "It is sunny")
+        told.say("It is **sunny**.\n\n| a | b |\n")
+        await said(chat, "It is sunny.", "| a | b |")
+        told.say("It is **sunny**.\n\n| a | b |\n|---|---|\n| 1 | 2 |")
+        await said(chat, "It is sunny.", "a   b", "─────", "1   2")
+        told.say("It is **sunny**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nprint")
+        await said(chat, "It is sunny.", "a   b", "─────", "1   2", "  print")
+        told.end()
+        await said(chat, "It is sunny.", "a   b", "─────", "1   2", "  print")
+
+
+async def test_an_answer_longer_than_the_screen_scrolls_and_is_there_once() -> None:
+    told = Told()
+    paragraphs = [f"Paragraph {n} of many." for n in range(40)]
+    async with chatting({"go": told.script}, size=(60, 10)) as chat:
+        await chat.type("go")
+        for end in range(1, 41):
+            told.say("\n\n".join(paragraphs[:end]))
+        await chat.terminal.shows("Paragraph 39")
+        told.end()
+        await chat.terminal.prompts()
+        printed = [line for line in chat.terminal.text.split("\n") if line.startswith("Paragraph")]
+        assert printed == paragraphs
+
+
+async def test_a_question_sent_while_text_streams_stands_below_it() -> None:
+    told = Told()
+    async with chatting({"go": told.script}) as chat:
+        await chat.type("go")
+        told.say("Half an ans")
+        await chat.terminal.shows("Half an ans")
+        chat.terminal.press("and next\r")
+        await chat.terminal.shows("queued: and next")
+        told.say("Half an answer, whole")
+        told.end()
+        await chat.terminal.shows("You said: and next")
+        text = chat.terminal.text
+        assert text.index("Half an answer, whole") < text.index(echoed("and next")) < text.index("You said: and next")
+        assert text.count("Half an ans") == 1
+
+
+async def test_the_seconds_are_shown_once_it_takes_long() -> None:
+    now = 0.0
+    waiting = asyncio.Event()
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show(activity="Asking the model")
+        await waiting.wait()
+        await turn.call(StepStatus.DONE, "ok")
+        await turn.end("Done.")
+
+    async with chatting({"go": script}, clock=lambda: now) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("Asking the model")
+        assert "Ctrl-C stops" not in chat.terminal.text
+        now = 75.0
+        await chat.terminal.shows("Asking the model  75 s · Ctrl-C stops")
+        waiting.set()
+        await chat.terminal.shows("Done.")
+        await chat.terminal.prompts()
+
+
+@pytest.mark.parametrize("width", [24, 80])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_block_by_block_an_answer_looks_as_it_does_in_one_piece(width: int, unicode: bool) -> None:
+    typesetter = Typesetter(Look(colour=False, unicode=unicode))
+    split = split_blocks(DOCUMENT)
+    drawn = "\n".join(typesetter.markdown(block, width) for block in (*split.finished, split.tail) if block.strip())
+    whole = typesetter.markdown(DOCUMENT, width)
+    assert [line for line in drawn.split("\n") if line] == [line for line in whole.split("\n") if line]
+    assert max(map(len, drawn.split("\n"))) <= width
+    assert unicode or drawn.isascii()

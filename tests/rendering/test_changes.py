@@ -1,0 +1,163 @@
+"""From views to events: whichever views are skipped, what happened is told once and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.events import (
+    ApprovalRequested,
+    ApprovalSettled,
+    ReplyUpdated,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    TurnEvent,
+    TurnFailed,
+    TurnFinished,
+)
+from bot.domain.turns import Step, StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.rendering.changes import answer, events_between
+from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+
+DECIDED = an_approval(decided_by="Ben")
+
+
+def a_history() -> list[TurnView]:
+    """A turn that reads, asks, writes and answers, view by view."""
+    first = a_reply(0, "Let me look.")
+    reads = [a_step(status, n=1) for status in (StepStatus.READY, StepStatus.DONE)]
+    asks = a_step(StepStatus.AWAITING, n=2, approval=an_approval())
+    signed = [a_step(status, n=2, approval=DECIDED) for status in (StepStatus.READY, StepStatus.STARTED)]
+    written = a_step(StepStatus.DONE, n=2, approval=DECIDED, result="Added")
+    calls: list[Step] = [first, reads[1]]
+    return [
+        a_view(),
+        a_view(streaming="Let"),
+        a_view(streaming="Let me look."),
+        a_view(first, reads[0], asks),
+        a_view(first, reads[0], asks, running=frozenset({1})),
+        a_view(first, reads[0], asks, running=frozenset({1}), progress={1: "1/2"}),
+        a_view(*calls, asks),
+        a_view(*calls, asks, status=TurnStatus.WAITING),
+        a_view(*calls, signed[0]),
+        a_view(*calls, signed[1]),
+        a_view(*calls, written),
+        a_view(*calls, written, streaming="Do"),
+        a_view(*calls, written, a_reply(3, "Done."), status=TurnStatus.DONE),
+    ]
+
+
+def told(views: Sequence[TurnView]) -> list[TurnEvent]:
+    events: list[TurnEvent] = []
+    before: TurnView | None = None
+    for view in views:
+        events += events_between(before, view)
+        before = view
+    return events
+
+
+def outline(events: Sequence[TurnEvent]) -> list[str]:
+    lines = []
+    for event in events:
+        match event:
+            case ReplyUpdated(_, text) | TurnFinished(_, text):
+                lines.append(f"{type(event).__name__} {text}")
+            case TurnFailed(_, reason):
+                lines.append(f"TurnFailed {reason}")
+            case ToolProgressed(_, step, text):
+                lines.append(f"ToolProgressed {step.n} {text}")
+            case ToolStarted() | ToolFinished() | ApprovalRequested() | ApprovalSettled():
+                lines.append(f"{type(event).__name__} {event.step.n}")
+    return lines
+
+
+def test_a_turn_seen_in_full_is_told_step_by_step() -> None:
+    assert outline(told(a_history())) == [
+        "ReplyUpdated Let",
+        "ReplyUpdated Let me look.",
+        "ApprovalRequested 2",
+        "ToolStarted 1",
+        "ToolProgressed 1 1/2",
+        "ToolFinished 1",
+        "ApprovalSettled 2",
+        "ToolStarted 2",
+        "ToolFinished 2",
+        "ReplyUpdated Do",
+        "ReplyUpdated Done.",
+        "TurnFinished Done.",
+    ]
+
+
+def test_a_turn_of_which_only_the_end_is_seen_is_told_in_the_order_of_its_steps() -> None:
+    assert outline(told(a_history()[-1:])) == [
+        "ReplyUpdated Let me look.",
+        "ToolStarted 1",
+        "ToolFinished 1",
+        "ApprovalRequested 2",
+        "ApprovalSettled 2",
+        "ToolStarted 2",
+        "ToolFinished 2",
+        "ReplyUpdated Done.",
+        "TurnFinished Done.",
+    ]
+
+
+@given(st.sets(st.integers(0, 11)), st.integers(1, 3))
+def test_skipping_and_repeating_views_changes_nothing_of_what_is_told(skipped: set[int], repeats: int) -> None:
+    history = a_history()
+    seen = [view for index, view in enumerate(history) if index not in skipped for _ in range(repeats)]
+    lines = outline(told(seen))
+    lasting = [line for line in lines if not line.startswith(("ToolProgressed", "ReplyUpdated Let", "ReplyUpdated Do"))]
+    assert sorted(lasting) == sorted([*(f"ToolStarted {n}" for n in (1, 2)), *(f"ToolFinished {n}" for n in (1, 2)),
+                                      "ApprovalRequested 2", "ApprovalSettled 2", "TurnFinished Done."])  # fmt: skip
+    assert len(set(lines)) == len(lines)
+    for earlier, later in (
+        ("ToolStarted 1", "ToolFinished 1"),
+        ("ApprovalRequested 2", "ApprovalSettled 2"),
+        ("ApprovalSettled 2", "ToolStarted 2"),
+        ("ToolStarted 2", "ToolFinished 2"),
+        ("ToolFinished 2", "ReplyUpdated Done."),
+        ("ReplyUpdated Done.", "TurnFinished Done."),
+    ):
+        assert lines.index(earlier) < lines.index(later)
+
+
+def test_after_the_end_there_is_nothing() -> None:
+    end = a_history()[-1]
+    assert events_between(end, end) == ()
+    assert events_between(end, a_view(streaming="more")) == ()
+
+
+def test_a_card_whose_arguments_changed_is_asked_for_again() -> None:
+    old = a_view(a_step(StepStatus.AWAITING, approval=an_approval()))
+    new = a_view(a_step(StepStatus.AWAITING, approval=an_approval(revision=2)))
+    assert outline(events_between(old, new)) == ["ApprovalRequested 0"]
+
+
+@pytest.mark.parametrize("status", [StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED])
+def test_a_call_that_never_ran_was_not_started(status: StepStatus) -> None:
+    asked = a_view(a_step(StepStatus.AWAITING, approval=an_approval()))
+    over = a_view(a_step(status, approval=an_approval()))
+    assert outline(events_between(asked, over)) == ["ApprovalSettled 0", "ToolFinished 0"]
+
+
+def test_a_reply_that_starts_again_is_told_from_its_beginning() -> None:
+    assert outline(events_between(a_view(streaming="First try"), a_view(streaming="Sec"))) == ["ReplyUpdated Sec"]
+
+
+def test_a_failed_and_a_stopped_turn_say_so() -> None:
+    failed = a_view(status=TurnStatus.FAILED, failure="No model.")
+    assert events_between(None, failed) == (TurnFailed("t1", "No model."),)
+    stopped = a_view(a_reply(0, "Half"), status=TurnStatus.CANCELLED)
+    assert events_between(a_view(a_reply(0, "Half")), stopped) == (TurnFinished("t1", "Half", cancelled=True),)
+
+
+def test_the_answer_is_the_last_reply_as_far_as_it_has_come() -> None:
+    assert answer(a_view()) == ""
+    assert answer(a_view(a_reply(0, "one"), streaming="tw")) == "tw"
+    assert answer(a_view(a_reply(0, "one"), a_reply(1, "two"), status=TurnStatus.DONE)) == "two"

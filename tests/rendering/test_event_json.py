@@ -1,0 +1,82 @@
+"""Events as programs read them: the shape is a promise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot.domain.events import (
+    ApprovalRequested,
+    ApprovalSettled,
+    ReplyUpdated,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    TurnEvent,
+    TurnFailed,
+    TurnFinished,
+)
+from bot.domain.messages import ToolCall
+from bot.domain.turns import StepStatus
+from bot.rendering.event_json import event_json
+from tests.rendering.turns import a_step, an_approval
+
+CALL = {"step": 4, "call": "call-4", "server": "notes", "tool": "add_note", "arguments": {"text": "Buy milk"}}
+ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expires_in": 1800.0, "expires_at": None}
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        (ReplyUpdated("t1", "Hel"), {"event": "reply_updated", "text": "Hel"}),
+        (ToolStarted("t1", a_step(StepStatus.STARTED, n=4)), {"event": "tool_started", **CALL, "status": "started"}),
+        (
+            ToolProgressed("t1", a_step(StepStatus.STARTED, n=4), "1/2"),
+            {"event": "tool_progressed", **CALL, "status": "started", "text": "1/2"},
+        ),
+        (
+            ToolFinished("t1", a_step(StepStatus.DONE, n=4, result="Added")),
+            {"event": "tool_finished", **CALL, "status": "done", "result": "Added", "is_error": False},
+        ),
+        (
+            ToolFinished("t1", a_step(StepStatus.CANCELLED, n=4)),
+            {"event": "tool_finished", **CALL, "status": "cancelled", "result": "", "is_error": False},
+        ),
+        (
+            ApprovalRequested("t1", a_step(StepStatus.AWAITING, n=4, approval=an_approval())),
+            {"event": "approval_requested", **CALL, "status": "awaiting", **ASKED},
+        ),
+        (
+            ApprovalSettled(
+                "t1", a_step(StepStatus.DENIED, n=4, approval=an_approval(decided_by="Ben", reason="use INC"))
+            ),
+            {
+                "event": "approval_settled",
+                **(CALL | ASKED),
+                "status": "denied",
+                "decided_by": "Ben",
+                "reason": "use INC",
+            },
+        ),
+        (TurnFinished("t1", "Done."), {"event": "turn_finished", "text": "Done.", "cancelled": False}),
+        (TurnFinished("t1", "", cancelled=True), {"event": "turn_finished", "text": "", "cancelled": True}),
+        (TurnFailed("t1", "No model."), {"event": "turn_failed", "reason": "No model."}),
+    ],
+)
+def test_every_event_has_its_fields_and_no_others(event: TurnEvent, fields: dict[str, Any]) -> None:
+    assert event_json(event) == {"turn": "t1", **fields}
+
+
+def test_a_tool_the_model_made_up_belongs_to_no_server() -> None:
+    made_up = a_step(StepStatus.FAILED, tool=None, call=ToolCall("c", "no_such_tool"))
+    described = event_json(ToolFinished("t1", made_up))
+    assert (described["server"], described["tool"]) == (None, "no_such_tool")
+
+
+def test_text_stays_as_it_was_and_is_harmless_as_json() -> None:
+    line = json.dumps(event_json(ReplyUpdated("t1", "\x1b[2J\u202e\nhalf \ud83d")))
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["text"] == "\x1b[2J\u202e\nhalf \ud83d"

@@ -1,0 +1,71 @@
+"""What looks like a secret."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+
+from bot.rendering.secrets import MASK, looks_secret, masked, secret_name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "db_passwd", "api_key", "apiKey", "X-Api-Key", "accessToken", "Authorization", "client_secret", "otp"],
+)
+def test_a_name_that_keeps_a_secret(name: str) -> None:
+    assert secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["text", "max_tokens", "next_page_token_count", "tokens", "keyboard", "author", "pinned"]
+)
+def test_a_name_that_keeps_none(name: str) -> None:
+    assert not secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-" + "proj-abcdefghijkl",
+        "xox" + "b-123456789012-abc",
+        "gh" + "p_abcdefghijklmnop1234",
+        "AKIA" + "ABCDEFGHIJKLMNOP",
+        "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",
+        "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_a_token_is_masked_wherever_it_stands(secret: str) -> None:
+    assert masked(f"use {secret} please") == f"use {MASK} please"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password: hunter2", MASK),
+        ("my password is hunter2, really", f"my {MASK}, really"),
+        ("DB_PASSWORD=hunter2 make", f"{MASK} make"),
+        ("https://ana:hunter2@example.org/x", f"https://{MASK}@example.org/x"),
+        ("Authorization: Bearer abcdefghijklmnop", f"Authorization: {MASK}"),
+    ],
+)
+def test_what_stands_behind_the_word_is_masked_with_it(text: str, shown: str) -> None:
+    assert masked(text) == shown
+    assert looks_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["buy milk", "the password was changed", "see https://example.org/a:b", "sk-ip the queue"]
+)
+def test_ordinary_words_stay(text: str) -> None:
+    assert masked(text) == text
+    assert not looks_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["password" * 8_000, "a" * 60_000, "-----BEGIN " * 6_000, "eyJ" * 20_000, "x:y@" * 15_000]
+)
+def test_no_text_takes_long(text: str) -> None:
+    began = perf_counter()
+    masked(text)
+    assert perf_counter() - began < 2

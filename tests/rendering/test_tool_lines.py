@@ -1,0 +1,99 @@
+"""A call on one line, in every state it can be in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
+from bot.domain.turns import StepStatus, ToolStep
+from bot.rendering.plain import one_line
+from bot.rendering.tool_lines import NAME_LIMIT, SUMMARY_LIMIT, Mark, ToolLine, tool_line
+from tests.rendering.turns import a_step, a_view, an_approval
+
+
+def line(step: ToolStep) -> ToolLine:
+    return tool_line(step, a_view(step))
+
+
+@pytest.mark.parametrize(
+    ("status", "mark", "state"),
+    [
+        (StepStatus.AWAITING, Mark.WAITING, "waits for approval"),
+        (StepStatus.READY, Mark.RUNNING, "about to run"),
+        (StepStatus.STARTED, Mark.RUNNING, "running"),
+        (StepStatus.DONE, Mark.DONE, ""),
+        (StepStatus.FAILED, Mark.FAILED, "failed"),
+        (StepStatus.DENIED, Mark.DENIED, "denied"),
+        (StepStatus.EXPIRED, Mark.SKIPPED, "timed out, not run"),
+        (StepStatus.CANCELLED, Mark.SKIPPED, "cancelled, not run"),
+        (StepStatus.UNKNOWN, Mark.UNKNOWN, "may or may not have happened"),
+    ],
+)
+def test_every_state_has_a_mark_and_words(status: StepStatus, mark: Mark, state: str) -> None:
+    assert line(a_step(status)) == ToolLine(mark, "notes.add_note", state)
+
+
+def test_a_repeatable_call_runs_although_its_start_is_not_on_disk() -> None:
+    step = a_step(StepStatus.READY, n=3)
+    assert tool_line(step, a_view(step, running=frozenset({3}))).state == "running"
+
+
+def test_a_running_call_says_how_far_it_is() -> None:
+    step = a_step(StepStatus.STARTED, n=3)
+    assert tool_line(step, a_view(step, progress={3: "2/5\ncopying"})).summary == "2/5 copying"
+
+
+def test_a_name_the_model_made_up_stands_as_it_is() -> None:
+    step = a_step(StepStatus.FAILED, tool=None, call=ToolCall("c", "no such\x1b[31m tool"))
+    assert line(step).name == "no such tool"
+
+
+@pytest.mark.parametrize(
+    ("text", "summary", "more"),
+    [
+        ("Saved", "Saved", ""),
+        ("", "", ""),
+        ("\n\n First\n\nsecond\n", "First", "+1 line"),
+        ("a\nb\nc", "a", "+2 lines"),
+        ('{\n  "total": 3\n}', "3 lines", ""),
+        ("[\n1\n]", "3 lines", ""),
+        ("\x1b[31mred\u202e", "red", ""),
+    ],
+)
+def test_a_result_is_summed_up_by_its_first_line(text: str, summary: str, more: str) -> None:
+    done = line(a_step(StepStatus.DONE, result=text))
+    assert (done.summary, done.more) == (summary, more)
+
+
+def test_a_result_of_images_and_files_is_counted() -> None:
+    parts = (ImagePart(b"", "image/png"), ImagePart(b"", "image/png"), FilePart(b"", "text/plain", "a.txt"))
+    step = replace(a_step(StepStatus.DONE), result=ToolResult("call-0", parts))
+    assert line(step).summary == "2 images, 1 file"
+    assert line(replace(step, result=ToolResult("call-0", (*parts, TextPart("done"))))).summary == "done"
+
+
+@pytest.mark.parametrize(
+    ("decided", "summary"),
+    [
+        ({"decided_by": "Ben", "reason": "use\x1b[31m INC"}, "by Ben: use INC"),
+        ({"decided_by": "Ben"}, "by Ben"),
+        ({}, "A policy forbids it."),
+    ],
+)
+def test_a_denial_says_by_whom_and_why(decided: dict[str, str], summary: str) -> None:
+    step = a_step(StepStatus.DENIED, approval=an_approval(**decided), result="A policy forbids it.")
+    assert line(step).summary == summary
+
+
+@given(st.sampled_from(StepStatus), st.text(max_size=300), st.text(max_size=120))
+def test_every_line_is_plain_and_bounded(status: StepStatus, text: str, name: str) -> None:
+    step = a_step(status, result=text, tool=None, call=ToolCall("c", name), approval=an_approval(decided_by=name))
+    made = tool_line(step, a_view(step, progress={0: text}))
+    for part in (made.name, made.state, made.summary, made.more):
+        assert one_line(part, 1_000) == part
+    assert len(made.name) <= NAME_LIMIT
+    assert len(made.summary) <= SUMMARY_LIMIT + 50

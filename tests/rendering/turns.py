@@ -1,0 +1,45 @@
+"""Steps and views to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.domain.approvals import Approval
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
+
+ANA = Author("slack", "U1", "Ana")
+NOTES = ToolRef("notes", "add_note", read_only=False, destructive=False)
+
+
+def a_step(status: StepStatus, n: int = 0, **changes: Any) -> ToolStep:
+    """A call of `notes.add_note`; `result` and `arguments` may be given plainly."""
+    text = changes.pop("result", None)
+    call = ToolCall(f"call-{n}", "notes__add_note", changes.pop("arguments", {"text": "Buy milk"}))
+    result = None if text is None else ToolResult(call.id, (TextPart(text),))
+    return replace(ToolStep(n, call, NOTES, status, result=result), **changes)
+
+
+def an_approval(**changes: Any) -> Approval:
+    return replace(Approval("apr-12345678", 1, "f1", ANA, expires_in=1800.0), **changes)
+
+
+def a_reply(n: int, text: str, *calls: ToolCall) -> ModelStep:
+    return ModelStep(n, assistant(text, *calls))
+
+
+def a_view(
+    *steps: Step,
+    status: TurnStatus = TurnStatus.RUNNING,
+    failure: str = "",
+    streaming: str = "",
+    running: frozenset[int] = frozenset(),
+    progress: Mapping[int, str] | None = None,
+) -> TurnView:
+    key = ConversationKey("slack", "T1", "C1", "1")
+    turn = Turn("t1", key, 1, ANA, Question("hello"), status, 0.0, failure)
+    return TurnView(turn, steps, 1, streaming=streaming, running=running, progress=progress or {})

@@ -1,0 +1,80 @@
+"""A person leaves and comes back, or comes twice at the same time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bot.platforms.console.look import PROMPT
+from tests.fakes.llm import FakeLanguageModel, Request, Say
+from tests.fakes.terminal import ProgramOnTerminal
+from tests.stories.workplace import Workplace
+
+CTRL_D = "\x04"
+
+
+def counting(request: Request) -> Say:
+    """Answer with the number of questions in the conversation."""
+    return Say(f"That was question {sum(message['role'] == 'user' for message in request.messages)}.")
+
+
+def heard(model: FakeLanguageModel) -> list[str]:
+    """What the last request held of the conversation."""
+    return [str(message["content"]) for message in model.requests[-1].messages if message["role"] != "system"]
+
+
+async def leave(terminal: ProgramOnTerminal) -> None:
+    await terminal.prompts()
+    terminal.press(CTRL_D)
+    assert await terminal.ended() == 0
+
+
+async def test_a_conversation_goes_on_after_a_restart_and_others_can_be_begun_and_found_again(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=counting) as model:
+        place = Workplace(tmp_path, {}, model=model)
+        async with place.terminal() as terminal:
+            await terminal.asks("my bicycle is green")
+            await terminal.shows("That was question 1.")
+            await leave(terminal)
+
+        async with place.terminal() as terminal:
+            await terminal.shows("1 earlier turn", "/new starts a fresh one", f"{PROMPT} my bicycle is green")
+            match = re.search(r"Continuing (\S+) ", terminal.text)
+            assert match is not None
+            first = match[1]
+            await terminal.asks("which colour is it?")
+            await terminal.shows("That was question 2.")
+            assert heard(model) == ["my bicycle is green", "That was question 1.", "which colour is it?"]
+            assert_only_one_at_a_time(place, terminal, first)
+            assert len(model.requests) == 2
+            await leave(terminal)
+
+        async with place.terminal("--new") as terminal:
+            await terminal.asks("something else")
+            await terminal.shows("That was question 1.")
+            assert heard(model) == ["something else"]
+            assert "Continuing" not in terminal.text
+            await leave(terminal)
+
+        again = place.chat("--conversation", first, "-m", "and now?")
+        assert (again.code, again.out) == (0, "That was question 3.\n")
+        assert heard(model)[0] == "my bicycle is green"
+
+
+def assert_only_one_at_a_time(place: Workplace, terminal: ProgramOnTerminal, conversation: str) -> None:
+    """While the chat on the terminal runs, a second one is told so, and may read a conversation."""
+    second = place.chat("-m", "me too")
+    assert (second.code, second.out) == (1, "")
+    assert f"process {terminal.pid}" in second.err
+    assert "--conversation" in second.err
+
+    reading = place.chat("--conversation", conversation, typed="not to be sent\n")
+    assert reading.code == 0, reading.err
+    assert reading.out.split("\n\n") == [
+        f"{PROMPT} my bicycle is green",
+        "That was question 1.",
+        f"{PROMPT} which colour is it?",
+        "That was question 2.",
+        "",
+    ]
+    assert "can only be read" in reading.err

@@ -1,0 +1,135 @@
+"""A script uses the chat: no terminal, answers on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
+from tests.fakes.terminal import PATIENCE
+from tests.stories.workplace import ScriptedServer, Workplace, a_tool, scripted
+
+READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": "A4"})
+
+
+def desk(folder: Path) -> ScriptedServer:
+    """A server with a tool that reads and one that writes. Neither runs without a signature."""
+    tools = a_tool("look", reads=True, at="string"), a_tool("file", paper="string")
+    return scripted(folder, "desk", *tools, trusted=True)
+
+
+def answering(answers: Mapping[str, Reply]) -> Rule:
+    """A model that calls both tools for `go`, reports how many of them ran, and has fixed answers for the rest."""
+
+    def rule(request: Request) -> Reply:
+        if request.results:
+            ran = sum(not result.startswith("Error") for result in request.results)
+            return Say(f"{ran} of {len(request.results)} ran.")
+        return answers.get(request.question, Say("Let me see.", calls=(READ, WRITE)))
+
+    return rule
+
+
+def test_one_question_gives_its_answer_alone_and_what_needs_a_signature_is_not_run(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    with FakeLanguageModel("openai", rule=answering({})) as model:
+        said = Workplace(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
+    assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
+    assert "▌ Look (desk)?" in said.err
+    assert "desk.file needs an approval and was not run. Allow it with --approve all" in said.err
+    assert "⊘ desk.file  denied" in said.err
+    assert server.calls == []
+
+
+def test_every_line_of_standard_input_is_a_message_and_reads_can_be_approved_alone(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    answers: dict[str, Reply] = {
+        "hello": Say("Hello."),
+        "forbidden": Status(400, "that is too long", "invalid_request_error"),
+    }
+    with FakeLanguageModel("openai", rule=answering(answers)) as model:
+        place = Workplace(tmp_path, {"desk": server.entry}, model=model)
+        said = place.chat("--approve", "reads", typed="hello\n\ngo\n/mcp list\nforbidden\nhello")
+    assert said.code == 1, "the worst of all lines counts"
+    assert said.out.startswith("Hello.\n\nLet me see.\n\n1 of 2 ran.\n")
+    assert "desk" in said.out.splitlines()[-3]
+    assert said.out.endswith("\nHello.\n")
+    assert "that is too long" in said.err
+    assert "✓ desk.look  done" in said.err
+    assert "desk.look approved by --approve reads." in said.err
+    assert server.calls == [("look", {"at": "shelf"})]
+
+
+def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    answers: dict[str, Reply] = {"forbidden": Status(400, "that is too long", "invalid_request_error")}
+    with FakeLanguageModel("openai", rule=answering(answers)) as model:
+        place = Workplace(tmp_path, {"desk": server.entry}, model=model)
+        said = place.chat("--json", "--approve", "all", typed="go\nforbidden\n")
+    assert said.code == 1
+    *went, failed = said.events
+    assert failed["event"] == "turn_failed"
+    assert "that is too long" in failed["reason"]
+    assert len({event["turn"] for event in went} | {failed["turn"]}) == 2
+
+    names = [event["event"] for event in went if event["event"] != "reply_updated"]
+    assert names[:2] == ["approval_requested", "approval_requested"]
+    assert names[-1] == "turn_finished"
+    for tool in ("look", "file"):
+        mine = [event["event"] for event in went if event.get("tool") == tool]
+        assert mine == ["approval_requested", "approval_settled", "tool_started", "tool_finished"]
+    texts = [event["text"] for event in went if event["event"] == "reply_updated"]
+    assert "Let me see." in texts
+    assert went[-1]["text"] == texts[-1] == "2 of 2 ran."
+    (filed,) = (event for event in went if event["event"] == "tool_finished" and event["tool"] == "file")
+    assert (filed["server"], filed["arguments"], filed["status"]) == ("desk", {"paper": "A4"}, "done")
+    assert (filed["result"], filed["is_error"]) == ("done", False)
+    assert sorted(server.calls) == [("file", {"paper": "A4"}), ("look", {"at": "shelf"})]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--user", "guest", "--approve", "all"), "desk.file could not be approved: You may not sign this."),
+        (("--approve", "never"), "desk.file needs an approval and was not run."),
+    ],
+    ids=["somebody without rights", "nobody approves"],
+)
+def test_without_the_right_or_the_will_to_sign_nothing_runs(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    server = desk(tmp_path)
+    with FakeLanguageModel("openai", rule=answering({})) as model:
+        said = Workplace(tmp_path, {"desk": server.entry}, model=model).chat(*options, "-m", "go")
+    assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
+    assert told in said.err
+    assert server.calls == []
+
+
+def test_a_command_line_that_means_nothing_is_exit_code_2_with_a_reason(tmp_path: Path) -> None:
+    place = Workplace(tmp_path, {})
+    both = place.chat("--new", "--conversation", "c1")
+    unknown = place.chat("--model", "abacus:3")
+    assert (both.code, both.out, unknown.code, unknown.out) == (2, "", 2, "")
+    assert "--new and --conversation exclude each other" in both.err
+    assert "There is no model provider called 'abacus'. Fix: set BOT_MODEL" in unknown.err
+    assert "Traceback" not in both.err + unknown.err
+
+
+async def test_an_interrupt_stops_the_question_with_exit_code_130(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", Hold(Say("It all began"), Gate())) as model:
+        async with (
+            Workplace(tmp_path, {}, model=model).begun("-m", "tell me a story") as program,
+            asyncio.timeout(PATIENCE),
+        ):
+            assert program.stdout is not None
+            begun = await program.stdout.readuntil(b"began")
+            program.send_signal(signal.SIGINT)
+            rest, errors = await program.communicate()
+    assert program.returncode == 130
+    assert (begun + rest).decode().strip() == "It all began"
+    assert "Stopped." in errors.decode()

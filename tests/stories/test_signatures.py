@@ -1,0 +1,83 @@
+"""Something is to be written, and a person signs for it with a key, or does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fakes.llm import Call, FakeLanguageModel, Say
+from tests.fakes.terminal import ProgramOnTerminal
+from tests.stories.workplace import Workplace
+
+KEYS = "[y] once  [v] view all  [n] no, because…  [Enter] no"
+
+
+async def card(terminal: ProgramOnTerminal, *texts: str) -> str:
+    """Wait for a card that asks for a key, with these texts on it; what is on the screen then."""
+    await terminal.until(lambda: KEYS in "\n".join(terminal.lines), "a card that asks for a key")
+    screen = "\n".join(terminal.lines)
+    for text in texts:
+        assert text in screen
+    return screen
+
+
+async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    async with place.terminal() as terminal:
+        await terminal.asks("add a note: buy milk")
+        screen = await card(terminal, "▌ Add a note (notes)?", "▌ writes · notes.add · asked by owner", "buy milk")
+        assert [line for line in screen.split("\n") if "▌ text" in line] == ["  ▌ text  buy milk"]
+        assert place.notes == []
+        terminal.press("y")
+        await terminal.shows("▌ Approved.", "✓ notes.add  Saved as note #1: buy milk")
+        assert place.notes == ["buy milk"]
+
+        await terminal.asks("list my notes")
+        await terminal.shows("✓ notes.list")
+        await terminal.prompts()
+        assert terminal.text.count("Add a note (notes)?") == 1
+        terminal.type("/quit")
+        assert await terminal.ended() == 0
+    assert place.notes == ["buy milk"]
+
+
+async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_another_one_with_a_reason(
+    tmp_path: Path,
+) -> None:
+    long = " ".join(f"word{n}" for n in range(60))
+    with FakeLanguageModel(
+        "openai",
+        Say(calls=(Call("notes__add", {"text": long}),)),
+        Say("I did not save the long one."),
+        Say(calls=(Call("notes__add", {"text": "short"}), Call("notes__delete", {"id": 7}))),
+        Say("I saved and deleted nothing."),
+    ) as model:
+        place = Workplace(tmp_path, model=model)
+        async with place.terminal() as terminal:
+            await terminal.asks("save the long one")
+            screen = await card(terminal, "Add a note (notes)?", "v to view all")
+            assert "word59" not in screen
+            terminal.press("v")
+            await terminal.shows(f"text · {len(long)} characters", "word59")
+            await card(terminal)
+            terminal.press("\r")
+            await terminal.shows("▌ Not run.", "⊘ notes.add  denied  by owner", "I did not save the long one.")
+            (told,) = model.requests[-1].results
+            assert told == "Error: owner turned this call down. It was not run."
+
+            await terminal.asks("save a short one and delete another")
+            await card(terminal, "short", "(1 of 2)")
+            terminal.press("n")
+            await terminal.shows("reason (optional):")
+            terminal.type("wrong notebook")
+            await terminal.shows("▌ Not run. Told the agent: wrong notebook")
+            await card(terminal, "Delete a note (notes)?", "destructive · notes.delete", "(2 of 2)")
+            terminal.press("n")
+            await terminal.until(lambda: "reason (optional):" in terminal.lines[-1], "the second reason")
+            terminal.type("keep it")
+            await terminal.shows("denied  by owner: wrong notebook", "denied  by owner: keep it")
+            await terminal.shows("I saved and deleted nothing.")
+            first, second = model.requests[-1].results
+            assert "wrong notebook" in first
+            assert "keep it" in second
+    assert model.refusals == []
+    assert place.notes == []

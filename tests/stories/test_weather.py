@@ -1,0 +1,55 @@
+"""A person opens the chat and asks for the weather: no account, no key, and sometimes no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bot.platforms.console.look import PROMPT
+from tests.fakes.jma import FakeJma, Status, refusing
+from tests.stories.workplace import Workplace
+
+SAMPLE = "SAMPLE DATA, not a real forecast"
+
+
+async def test_the_weather_is_asked_for_in_the_terminal_and_a_sample_stands_in_when_the_service_fails(
+    tmp_path: Path,
+) -> None:
+    with FakeJma() as jma:
+        async with Workplace(tmp_path, WEATHER_BASE_URL=jma.base_url).terminal() as terminal:
+            await terminal.asks("What is the weather in Tokyo?")
+            await terminal.shows(
+                f"{PROMPT} What is the weather in Tokyo?", "✓ weather.forecast", "Tokyo (東京都)", "23°C"
+            )
+            await terminal.shows("This was the demo model")
+            assert jma.count("forecast/130000") == 1
+            assert SAMPLE not in terminal.text
+            assert terminal.text.count("weather.forecast") == 1
+
+            jma.answers[""] = Status(503)
+            await terminal.asks("and the weather in Osaka?")
+            await terminal.shows("Osaka (大阪府)", "HTTP status 503")
+            assert SAMPLE in terminal.text
+
+            await terminal.prompts()
+            terminal.press("\x04")
+            assert await terminal.ended() == 0
+            assert terminal.restored
+
+
+def test_without_a_network_and_without_samples_it_is_said_that_there_is_no_forecast(tmp_path: Path) -> None:
+    with refusing() as address:
+        said = Workplace(tmp_path, WEATHER_BASE_URL=address, WEATHER_SAMPLE="never").chat("-m", "weather in Tokyo?")
+    assert said.code == 0, said.err
+    assert "could not be reached" in said.out
+    assert "✗ weather.forecast" in said.err
+    assert "°C" not in said.out
+
+
+def test_samples_can_be_had_without_a_network_at_all(tmp_path: Path) -> None:
+    with FakeJma() as jma:
+        place = Workplace(tmp_path, WEATHER_BASE_URL=jma.base_url, WEATHER_SAMPLE="always")
+        said = place.chat("-m", "weather in Sapporo?")
+    assert said.code == 0, said.err
+    assert f"{SAMPLE}, because WEATHER_SAMPLE is set to always." in said.out
+    assert "°C" in said.out
+    assert jma.requests == []

@@ -1,0 +1,217 @@
+"""A folder in which the real program works as a person has it: its settings, its servers, its files.
+
+Files are where the defaults say: `config/mcp_servers.json`, `config/policy.toml`, `data/countersign.db`. Nothing of
+the environment of the tests gets in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.llm import FakeLanguageModel
+from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
+
+PROJECT = Path(__file__).parents[2]
+CHAT = (sys.executable, "-m", "bot", "chat")
+KEY = "sk-test-5f0c1e77aa93b6d2"
+"""The key for the fake model services."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program that was run to its end has ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Standard output as one JSON object a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Workplace:
+    """A folder, and the program run in it.
+
+    `servers` are the entries of the servers' file; None means the bundled servers with the bundled policies.
+    `model` is the service to talk to; None means the demo model. `policy` is the policy file's text.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        servers: Mapping[str, Any] | None = None,
+        *,
+        model: FakeLanguageModel | None = None,
+        policy: str = "",
+        **environment: str,
+    ) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self._write_config(servers, policy)
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "LOGNAME": "owner",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(PROJECT),
+            **(_settings(model) if model else {"BOT_MODEL": "demo"}),
+            **environment,
+        }
+
+    def _write_config(self, servers: Mapping[str, Any] | None, policy: str) -> None:
+        config = self.folder / "config"
+        if servers is None:
+            shutil.copytree(PROJECT / "config", config)
+            return
+        config.mkdir()
+        (config / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}))
+        (config / "policy.toml").write_text(policy)
+
+    def chat(self, *arguments: str, typed: str = "") -> Outcome:
+        """Run `countersign chat` without a terminal, to its end."""
+        ended = subprocess.run(
+            [*CHAT, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            input=typed,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=2 * PATIENCE,
+            check=False,
+        )
+        return Outcome(ended.returncode, ended.stdout, ended.stderr)
+
+    @asynccontextmanager
+    async def begun(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`countersign chat` without a terminal while it runs; its streams are pipes. It is killed in the end."""
+        pipe = asyncio.subprocess.PIPE
+        program = await asyncio.create_subprocess_exec(
+            *CHAT, *arguments, cwd=self.folder, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        try:
+            yield program
+        finally:
+            if program.returncode is None:
+                program.kill()
+                await program.communicate()
+
+    def terminal(self, *arguments: str, columns: int = 100, rows: int = 40) -> ProgramOnTerminal:
+        """`countersign chat` on a terminal, to be used in `async with`."""
+        environment = {**self.environment, "TERM": "xterm-256color"}
+        return ProgramOnTerminal((*CHAT, *arguments), self.folder, environment, columns=columns, rows=rows)
+
+    @property
+    def log(self) -> str:
+        """The log file's text."""
+        return (self.data / "countersign.log").read_text(encoding="utf-8")
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes in the bundled notes server's file."""
+        file = self.data / "notes.json"
+        return [note["text"] for note in json.loads(file.read_text())["notes"]] if file.exists() else []
+
+    def written(self) -> dict[str, bytes]:
+        """Every file in the folder."""
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        return {str(file.relative_to(self.folder)): file.read_bytes() for file in files}
+
+
+@dataclass(frozen=True)
+class ScriptedServer:
+    """An MCP server that says what it is told to (see `tests/fakes/mcp_raw.py`) and writes down what it hears."""
+
+    folder: Path
+    name: str
+    script: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Its entry in the servers' file."""
+        script = {**self.script, "record": str(self._record), "pids": str(self._pids)}
+        program = str(PROJECT / "tests/fakes/mcp_raw.py")
+        return {"command": sys.executable, "args": [program, json.dumps(script)], **self.options}
+
+    @property
+    def heard(self) -> list[dict[str, Any]]:
+        """Every message it got."""
+        lines = self._record.read_text().splitlines() if self._record.exists() else []
+        return [json.loads(line) for line in lines]
+
+    @property
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """The calls it got: tool and arguments."""
+        wanted = (message["params"] for message in self.heard if message["method"] == "tools/call")
+        return [(each["name"], each.get("arguments", {})) for each in wanted]
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes, in the order they were started."""
+        return [int(line) for line in self._pids.read_text().splitlines()] if self._pids.exists() else []
+
+    @property
+    def _record(self) -> Path:
+        return self.folder / f"{self.name}.heard"
+
+    @property
+    def _pids(self) -> Path:
+        return self.folder / f"{self.name}.pids"
+
+
+def scripted(
+    folder: Path, name: str, *tools: dict[str, Any], calls: Mapping[str, Any] | None = None, **rest: Any
+) -> ScriptedServer:
+    """A scripted server with these tools. A call says "done" unless `calls` says otherwise. `deaf` and `probe` go to
+    its script, everything else to its entry in the servers' file.
+    """
+    said = {tool["name"]: says("done") for tool in tools} | dict(calls or {})
+    script = {"listings": [[{"tools": list(tools)}]], "calls": said}
+    script |= {key: rest.pop(key) for key in ("deaf", "probe") if key in rest}
+    return ScriptedServer(folder, name, script, rest)
+
+
+def a_tool(name: str, *, reads: bool = False, **properties: str) -> dict[str, Any]:
+    """A tool's definition; `properties` are the types of its arguments, all of them required."""
+    schema = {
+        "type": "object",
+        "properties": {each: {"type": kind} for each, kind in properties.items()},
+        "required": list(properties),
+    }
+    return {"name": name, "inputSchema": schema, "annotations": {"readOnlyHint": reads}}
+
+
+def says(text: str) -> dict[str, Any]:
+    """The answer to a call: this text."""
+    return {"result": {"content": [{"type": "text", "text": text}]}}
+
+
+async def becomes(condition: Callable[[], bool], what: str, limit: float = PATIENCE) -> None:
+    """Wait, within the limit, until something outside this process has happened."""
+    try:
+        async with asyncio.timeout(limit):
+            while not condition():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"in {limit:g} s it did not come to this: {what}") from None
+
+
+def _settings(model: FakeLanguageModel) -> dict[str, str]:
+    prefix = model.api.upper()
+    return {
+        "BOT_MODEL": f"{model.api}:test-model",
+        f"{prefix}_API_KEY": KEY,
+        f"{prefix}_BASE_URL": model.base_url,
+    }

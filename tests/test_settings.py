@@ -1,0 +1,229 @@
+"""The environment and `.env`, read and checked."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import Path
+
+import pytest
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.errors import SettingsError
+from bot.settings import Settings, read_settings
+from tests.app.surroundings import bare
+
+SECRET = "sk-test-4711-do-not-show"
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    bare(tmp_path, monkeypatch)
+    return tmp_path
+
+
+def problem(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
+    """The complaint about an environment that cannot be used."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        read_settings()
+    assert caught.value.fix
+    assert "\n" not in str(caught.value)
+    return caught.value.cause
+
+
+def test_nothing_needs_to_be_set() -> None:
+    settings = read_settings()
+    assert settings.database_url == "sqlite:///data/countersign.db"
+    assert settings.auto_migrate
+    assert settings.bot_model == ""
+    assert settings.openai_api_key is settings.anthropic_api_key is None
+    assert settings.openai_base_url is settings.anthropic_base_url is None
+    assert settings.openai_api == "auto"
+    assert settings.mcp_enabled
+    assert settings.mcp_servers_file == Path("config/mcp_servers.json")
+    assert settings.policy_file == Path("config/policy.toml")
+    assert settings.system_prompt_file == Path("config/system_prompt.md")
+    assert settings.mcp_approval_default_policy is None
+    assert settings.mcp_approval_timeout == 30 * 60
+    assert settings.admins == settings.approvers == frozenset()
+    assert (settings.log_level, settings.log_format) == ("info", "auto")
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("90", 90.0),
+        ("60s", 60.0),
+        ("30m", 1800.0),
+        ("24h", 86_400.0),
+        ("2d", 172_800.0),
+        ("1.5h", 5400.0),
+        (" 5 M ", 300.0),
+        ("0.5", 0.5),
+        ("366d", 366 * 86_400.0),
+        ("never", None),
+        ("Never", None),
+    ],
+)
+def test_a_time_is_a_number_with_a_unit_or_never(
+    monkeypatch: pytest.MonkeyPatch, written: str, seconds: float | None
+) -> None:
+    monkeypatch.setenv("MCP_APPROVAL_TIMEOUT", written)
+    assert read_settings().mcp_approval_timeout == seconds
+
+
+@pytest.mark.parametrize("written", ["soon", "-5m", "5 minutes", "m", "1e3", "٣m", "30m 5s"])
+def test_any_other_time_is_refused_with_one_that_would_do(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    said = problem(monkeypatch, MCP_APPROVAL_TIMEOUT=written)
+    assert f"MCP_APPROVAL_TIMEOUT is {written!r}: write a number and a unit, such as 60s, 30m or 24h, or never" in said
+
+
+@pytest.mark.parametrize("written", ["0", "0s", "367d", "9" * 400])
+def test_a_time_that_no_clock_could_keep_is_refused(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    said = problem(monkeypatch, MCP_APPROVAL_TIMEOUT=written)
+    assert "more than 0 and at most 366d, or never" in said
+    assert len(said) < 200
+
+
+def test_people_and_groups_are_listed_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADMINS", "slack:U1, discord-role:7 ,,")
+    monkeypatch.setenv("APPROVERS", "console:ana")
+    settings = read_settings()
+    assert settings.admins == {"slack:U1", "discord-role:7"}
+    assert settings.approvers == {"console:ana"}
+
+
+@pytest.mark.parametrize("listed", ["ana", "slack:", ":U1", "slack:U1 slack:U2", "console:ana,ben"])
+def test_a_person_without_a_platform_is_refused(monkeypatch: pytest.MonkeyPatch, listed: str) -> None:
+    said = problem(monkeypatch, APPROVERS=listed)
+    assert "APPROVERS" in said
+    assert "not of the form platform:id, such as slack:U123 or console:ana" in said
+
+
+def test_words_may_be_written_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOG_LEVEL", "WARNING")
+    monkeypatch.setenv("LOG_FORMAT", "Json")
+    monkeypatch.setenv("OPENAI_API", "CHAT")
+    monkeypatch.setenv("MCP_ENABLED", "False")
+    monkeypatch.setenv("MCP_APPROVAL_DEFAULT_POLICY", "always_deny")
+    settings = read_settings()
+    assert (settings.log_level, settings.log_format, settings.openai_api) == ("warning", "json", "chat")
+    assert not settings.mcp_enabled
+    assert settings.mcp_approval_default_policy is ApprovalPolicy.ALWAYS_DENY
+
+
+def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = problem(
+        monkeypatch,
+        MCP_ENABLED="ja",
+        MCP_APPROVAL_TIMEOUT="so\non",
+        MCP_APPROVAL_DEFAULT_POLICY="ASK",
+        ADMINS="ana",
+        LOG_LEVEL="loud",
+        OPENAI_API="soap",
+    )
+    for name in ("MCP_ENABLED", "MCP_APPROVAL_TIMEOUT", "MCP_APPROVAL_DEFAULT_POLICY", "ADMINS"):
+        assert f"{name} is " in said
+    assert "LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'" in said
+    assert "OPENAI_API is 'soap': input should be 'auto' or 'chat'" in said
+    assert "'ALWAYS_ALLOW', 'ALWAYS_DENY' or 'ASK_USER'" in said
+
+
+@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"])
+@pytest.mark.parametrize(
+    "address", ["pass-word@host", "http://", "ftp://host", "http://h:99999", "http://a b", "http://["]
+)
+def test_an_address_that_is_none_is_refused_without_being_repeated(
+    monkeypatch: pytest.MonkeyPatch, name: str, address: str
+) -> None:
+    said = problem(monkeypatch, **{name: address})
+    assert f"{name}: write an address such as https://host/v1" in said
+    assert address not in said
+
+
+def test_an_address_may_have_a_port_and_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")
+    assert read_settings().openai_base_url == "http://127.0.0.1:11434/v1"
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
+def test_a_blank_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.setenv(name.upper(), blank)
+    assert read_settings() == Settings.model_construct()
+
+
+def test_blanks_around_a_value_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", f" {SECRET}\n")
+    monkeypatch.setenv("MCP_SERVERS_FILE", " servers.json ")
+    settings = read_settings()
+    assert settings.anthropic_api_key is not None
+    assert settings.anthropic_api_key.get_secret_value() == SECRET
+    assert settings.mcp_servers_file == Path("servers.json")
+
+
+def test_secrets_are_in_no_representation_and_no_log_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_BASE_URL", f"https://user:{SECRET}@host/v1")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"https://host/?key={SECRET}")
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://user:{SECRET}@host/db")
+    settings = read_settings()
+    logging.getLogger("test").warning("%s %r", settings, settings)
+    assert "log_level='info'" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_secrets_are_in_no_error_and_in_no_traceback_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", SECRET)
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://user:{SECRET}@host/db")
+    monkeypatch.setenv("LOG_LEVEL", "loud")
+    with pytest.raises(SettingsError) as caught:
+        read_settings()
+    assert "ANTHROPIC_BASE_URL" in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_the_file_is_read_and_the_environment_wins(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (working_folder / ".env").write_text(
+        "# who may sign\nADMINS=console:ana\nexport LOG_LEVEL='debug'\nBOT_MODEL=openai\nSOMEBODY_ELSES=1\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("BOT_MODEL", "demo")
+    settings = read_settings()
+    assert settings.admins == {"console:ana"}
+    assert settings.log_level == "debug"
+    assert settings.bot_model == "demo"
+
+
+def test_what_the_command_line_says_wins_over_both(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (working_folder / ".env").write_text("BOT_MODEL=openai\n", encoding="utf-8")
+    monkeypatch.setenv("BOT_MODEL", "anthropic")
+    assert read_settings(bot_model="demo").bot_model == "demo"
+
+
+def test_a_wrong_value_in_the_file_is_told_like_one_in_the_environment(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (working_folder / ".env").write_text("LOG_LEVEL=loud\n", encoding="utf-8")
+    assert "LOG_LEVEL is 'loud'" in problem(monkeypatch, ADMINS="ana")
+
+
+def test_a_file_in_another_encoding_is_an_error_that_names_it(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (working_folder / ".env").write_bytes(f"OPENAI_API_KEY={SECRET}\nADMINS=console:\xe4\n".encode("latin-1"))
+    said = problem(monkeypatch)
+    assert ".env cannot be read" in said
+    assert SECRET not in said
+
+
+def test_settings_do_not_change_once_they_are_read() -> None:
+    settings = read_settings()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.bot_model = "demo"
