@@ -7,7 +7,9 @@ appears already finished was started first, an approval that appears settled was
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from bot.domain.approvals import Approval
 from bot.domain.events import (
     ApprovalRequested,
     ApprovalSettled,
@@ -72,17 +74,28 @@ def _reply(turn_id: str, told: list[str], replies: list[str], index: int) -> Ite
 def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: TurnView) -> Iterator[TurnEvent]:
     turn_id = after.turn.id
     if new.approval and not (old and old.approval and old.approval.revision == new.approval.revision):
-        yield ApprovalRequested(turn_id, new)
+        yield ApprovalRequested(turn_id, _asked(new, new.approval))
         old = None
     if new.approval and new.status is not StepStatus.AWAITING and _waits_or_is_new(old):
-        yield ApprovalSettled(turn_id, new)
+        yield ApprovalSettled(turn_id, _as_it_was(new, StepStatus.READY) if new.status in _SENT else new)
     if _sent(new, after) and not (old and before and _sent(old, before)):
-        yield ToolStarted(turn_id, new)
+        yield ToolStarted(turn_id, _as_it_was(new, StepStatus.STARTED))
     progress = after.progress.get(new.n, "")
     if progress and not new.status.ended and not (before and before.progress.get(new.n) == progress):
         yield ToolProgressed(turn_id, new, progress)
     if new.status.ended and not (old and old.status.ended):
         yield ToolFinished(turn_id, new)
+
+
+def _asked(step: ToolStep, approval: Approval) -> ToolStep:
+    """A call as it was when its approval was asked for."""
+    open_again = replace(approval, decided_by="", decided_at=None, reason="")
+    return replace(_as_it_was(step, StepStatus.AWAITING), approval=open_again)
+
+
+def _as_it_was(step: ToolStep, status: StepStatus) -> ToolStep:
+    """A call in a state it has passed through since the last view."""
+    return replace(step, status=status, result=None)
 
 
 def _waits_or_is_new(step: ToolStep | None) -> bool:

@@ -41,7 +41,7 @@ _SHAPES = (
     # `password: hunter2`, `api_key=...`, `my password is ...`
     (
         r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
-        r"\w{0,40}"
+        r"\w*"
         r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
     ),
 )

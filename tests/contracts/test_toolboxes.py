@@ -79,9 +79,9 @@ class Peers:
         return await self.offering(name, tools, mute=mute)
 
     async def offering(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool = False) -> Peer:
-        return (
-            self._process(name, tools, mute=mute) if self.transport == "stdio" else await self._port(name, tools, mute)
-        )
+        if self.transport == "stdio":
+            return self._process(name, tools, mute=mute)
+        return await self._port(name, tools, mute=mute)
 
     async def absent(self, name: str) -> ServerConfig:
         """A server that is not there."""
@@ -111,7 +111,7 @@ class Peers:
 
         return Peer(raw(name, script=script), heard, lose)
 
-    async def _port(self, name: str, tools: dict[str, dict[str, Any]], mute: bool) -> Peer:
+    async def _port(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool) -> Peer:
         endpoint = await self._stack.enter_async_context(FakeEndpoint())
         session = "s1"
 
@@ -225,16 +225,24 @@ async def test_a_server_that_is_not_there_is_named_and_the_others_work(peers: Pe
 
 
 async def test_silent_servers_delay_neither_the_start_nor_one_another(peers: Peers) -> None:
-    mute = [await peers.serve(name, mute=True) for name in ("a", "b", "c")]
+    mute = [await peers.serve(name, mute=True) for name in "abcdef"]
     good = await peers.serve("good", t=said("ok"))
-    async with started(*(peer.config for peer in (*mute, good)), first_wait=1.0) as box:
-        offering = asyncio.create_task(box.offer())
+    async with started(*(peer.config for peer in (*mute, good)), first_wait=0.1) as box:
         await until(lambda: all(peer.heard("server/discover") for peer in mute))
-        offer = await offering
+        await until(lambda: box.tools("good"))
+        async with asyncio.timeout(1):
+            offer = await box.offer()
         assert [tool.name for tool in offer.tools] == ["good__t"]
-        assert [sentence.split()[1] for sentence in offer.absent] == ["a", "b", "c"]
-        async with asyncio.timeout(0.5):
-            assert await box.offer() == offer
+        assert [sentence.split()[1] for sentence in offer.absent] == list("abcdef")
+        assert text(await call(named(box, "t", "good"), box)) == "ok"
+
+
+async def test_the_first_offer_waits_for_servers_that_come_and_no_longer_than_it_may(peers: Peers) -> None:
+    mute, good = await peers.serve("mute", mute=True), await peers.serve("good", t=said("ok"))
+    async with started(good.config, first_wait=60.0) as box:
+        assert len((await box.offer()).tools) == 1
+    async with started(mute.config, first_wait=0.2) as box, asyncio.timeout(2):
+        assert (await box.offer()).absent == ("Server mute is still connecting. Fix: ask again in a moment.",)
 
 
 async def test_a_lost_server_is_found_again(peers: Peers) -> None:

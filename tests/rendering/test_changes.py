@@ -107,6 +107,18 @@ def test_a_turn_of_which_only_the_end_is_seen_is_told_in_the_order_of_its_steps(
     ]
 
 
+def test_what_is_told_late_is_told_as_it_was() -> None:
+    late = {type(event): event.step for event in told(a_history()[-1:]) if hasattr(event, "step") and event.step.n == 2}
+    assert {kind: (step.status, step.result is None) for kind, step in late.items()} == {
+        ApprovalRequested: (StepStatus.AWAITING, True),
+        ApprovalSettled: (StepStatus.READY, True),
+        ToolStarted: (StepStatus.STARTED, True),
+        ToolFinished: (StepStatus.DONE, False),
+    }
+    assert late[ApprovalRequested].approval == an_approval()
+    assert late[ApprovalSettled].approval == DECIDED
+
+
 @given(st.sets(st.integers(0, 11)), st.integers(1, 3))
 def test_skipping_and_repeating_views_changes_nothing_of_what_is_told(skipped: set[int], repeats: int) -> None:
     history = a_history()

@@ -306,6 +306,18 @@ async def test_closing_does_not_wait_for_a_server_that_is_still_connecting(tmp_p
     await box.close()
 
 
+async def test_a_connection_whose_task_is_cancelled_is_closed_and_its_child_gone(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with started(raw(script={**PID, "pids": str(pids)})) as box:
+        await box.offer()
+        tool = named(box, "pid")
+        (owner,) = [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"]
+        owner.cancel()
+        await until(lambda: status(box) is ServerStatus.CLOSED)
+        unsent(await call(tool, box))
+        assert not alive(int(pids.read_text()))
+
+
 async def test_closing_before_the_start_is_nothing() -> None:
     box = McpToolbox([raw(script=PID)])
     await box.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.domain.messages import ToolCall
-from bot.domain.servers import ServerStatus
+from bot.domain.servers import HttpTransport, ServerConfig, ServerStatus, StdioTransport
 from bot.domain.tools import ServerGuidance, Tool
 from bot.errors import NotFound
 from bot.ports import CallContext, ServerAdmin, Toolbox
@@ -120,6 +120,19 @@ async def test_the_state_of_a_server_tells_versions_and_since_when() -> None:
     assert (state.protocol, state.server_version, state.problem) == ("2026-07-28", "1.2.3", "")
     assert state.tool_count == 11
     assert state.connected_at is not None
+
+
+async def test_the_state_of_a_server_shows_no_secret() -> None:
+    process = StdioTransport("no-such-command", ("--token", "tok-en-123"), {"KEY": "tok-en-123"})
+    endpoint = HttpTransport("http://ana:passw0rd@127.0.0.1:9/mcp?key=abcdefg", {"Authorization": "Bearer top-secret"})
+    configs = ServerConfig("a", process), ServerConfig("b", endpoint)
+    async with started(*configs, secrets=["tok-en-123"]) as box:
+        await box.offer()
+        one, other = box.servers()
+    assert one.config.transport == StdioTransport("no-such-command", ("--token", "***"))
+    assert other.config.transport == HttpTransport("http://127.0.0.1:9/mcp")
+    for secret in ("tok-en-123", "passw0rd", "abcdefg", "top-secret"):
+        assert secret not in repr((one, other))
 
 
 async def test_asking_for_the_tools_of_an_unknown_server_is_an_error() -> None:

@@ -6,8 +6,11 @@ Called by the application through `console.py`. Nobody is there to press a key, 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 from bot.domain.commands import Invocation
@@ -63,24 +66,36 @@ class Batch:
             self._watch.attend(view)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
-        """The work's exit code; 130 if a person interrupts it, 1 with one line if it cannot be done."""
+        """The work's exit code; 130 if a person interrupts it, 1 if it cannot be done or nobody reads it."""
         task = asyncio.ensure_future(work)
         clerk = asyncio.ensure_future(self._decide_alone())
-        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._watch.gone.wait()))
         try:
-            await asyncio.wait((task, clerk, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, clerk, *others), return_when=asyncio.FIRST_COMPLETED)
             if clerk.done():
                 clerk.result()
             if not task.done():
                 await self._stop()
+            if self._watch.gone.is_set():
+                return self._unread()
             return task.result() if task.done() and not self._interrupted.is_set() else 130
         except CountersignError as error:
             write(self._output.remarks, f"countersign: {one_line(str(error), 1000)}\n")
             return 1
+        except OSError:
+            return self._unread()
         finally:
-            for each in (task, clerk, interrupted):
+            for each in (task, clerk, *others):
                 each.cancel()
-            await asyncio.gather(task, clerk, interrupted, return_exceptions=True)
+            await asyncio.gather(task, clerk, *others, return_exceptions=True)
+
+    def _unread(self) -> int:
+        """The reader of a pipe has gone: an answer that nobody reads is not worth asking for. What is left in the
+        buffer goes nowhere, or the interpreter would complain of it at its end.
+        """
+        with suppress(OSError), Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), self._output.answers.fileno())
+        return 1
 
     async def _decide_alone(self) -> None:
         while True:
@@ -179,7 +194,7 @@ class PipedChat(Batch):
         worst = 0
         async for line in input_lines(self._stdin):
             code = await self._line(line)
-            if code is None:
+            if code is None or self._watch.gone.is_set():
                 break
             worst = max(worst, code)
         return worst

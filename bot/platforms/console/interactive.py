@@ -19,7 +19,7 @@ from bot.errors import CountersignError
 from bot.platforms.console.card_keys import CardKeys
 from bot.platforms.console.clerk import ApproveMode, Clerk
 from bot.platforms.console.completion import SlashCompleter
-from bot.platforms.console.lines import cells, clipped, outside
+from bot.platforms.console.lines import cells, clipped, outside, unmarked
 from bot.platforms.console.look import PROMPT, Look
 from bot.platforms.console.opening import Opening, arrived
 from bot.platforms.console.page import Page
@@ -235,7 +235,7 @@ class InteractiveChat:
         async for reply in commands.handle(request):
             last = reply
             if not isinstance(reply, Form):
-                self._page.busy = one_line(reply.text.replace("**", "").replace("`", ""), 60) or "Working…"
+                self._page.busy = one_line(unmarked(reply.text), 60) or "Working…"
         self._page.busy = ""
         if isinstance(last, Form):
             self._page.notice(f"{last.title}: this needs a form, which the terminal does not have.")
@@ -328,7 +328,7 @@ class InteractiveChat:
         if cells(between.join((name, *about))) > self._screen.columns:
             about = about[-1:]
         words = (self._look.accent(name), *map(self._look.dim, about))
-        self._page.put(Piece(Kind.REMARK, self._look.dim(between).join(words)))
+        self._page.put(Piece(Kind.TEXT, self._look.dim(between).join(words)))
 
     def _remind(self, start: Opening) -> None:
         if not start.count:
@@ -337,7 +337,8 @@ class InteractiveChat:
         self._page.remark(f"Continuing {outside(one_line(start.conversation, 60))} ({turns}). /new starts a fresh one.")
         room = self._screen.columns - 2
         for view in start.ended[-REMINDED_TURNS:]:
-            told = (f"{PROMPT} {one_line(view.turn.question.text, room)}", f"  {one_line(answer(view), room)}".rstrip())
+            said = one_line(unmarked(answer(view)), room)
+            told = (f"{PROMPT} {one_line(view.turn.question.text, room)}", f"  {said}".rstrip())
             lines = (clipped(self._look.own(outside(line)), room, self._look) for line in told if line)
             self._page.remark("\n".join(lines))
 

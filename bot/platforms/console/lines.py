@@ -6,6 +6,7 @@ put between our own marks; the bar `▌` is the card's alone.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
@@ -15,6 +16,7 @@ from bot.rendering.plain import plain
 from bot.rendering.tool_lines import Mark, ToolLine
 
 BAR = "▌"
+_MARKS = re.compile(r"\*\*|`+|^#{1,6} |^> ", re.MULTILINE)
 _QUIET = (Mark.DONE, Mark.RUNNING)
 _LEAST_WIDTH = 8
 _LEAST_VALUE_WIDTH = 24
@@ -24,6 +26,11 @@ _LONGEST_NAME_BESIDE = 24
 def outside(text: str) -> str:
     """Text from outside, safe to print, and unable to draw a card's bar."""
     return plain(text).replace(BAR, "|").expandtabs(4)
+
+
+def unmarked(markdown: str) -> str:
+    """Markdown for a place with no room to set it: without its commonest marks."""
+    return _MARKS.sub("", markdown)
 
 
 def tool_text(line: ToolLine, look: Look, width: int | None = None) -> str:

@@ -25,6 +25,7 @@ from bot.domain.commands import Reply, Table
 from bot.platforms.console.lines import outside
 from bot.platforms.console.look import Look
 
+_ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _THEME = Theme(
     {
         "markdown.code": "cyan",
@@ -178,7 +179,7 @@ def _grid(table: Table, *, unicode: bool) -> Grid:
 
 
 def _empty_grid(*, unicode: bool) -> Grid:
-    lines = box.SIMPLE_HEAD if unicode else box.ASCII2
+    lines = box.SIMPLE_HEAD if unicode else _ASCII_LINES
     return Grid(box=lines, show_edge=False, pad_edge=False, border_style="dim", header_style="bold")
 
 

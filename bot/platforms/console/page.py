@@ -73,6 +73,8 @@ class Page:
             asked = outside(one_line(view.turn.question.text, 80))
             heading = self._look.own(f"While you were away (conversation {conversation}): {asked}")
             self.put(Piece(Kind.QUESTION, remark(heading, self.screen.columns, self._look.dim)))
+            if not (self._moving or self.busy):
+                self.begin("")
         self._draw(view)
 
     def notice(self, text: str) -> None:

@@ -116,7 +116,9 @@ class Screen:
         )
         self._question = Window(
             FormattedTextControl(lambda: ANSI("\n".join(self._question_lines())), focusable=True, show_cursor=False),
-            height=lambda: Dimension.exact(max(len(self._question_lines()), 1)),
+            height=lambda: Dimension(
+                min=1, preferred=len(self._question_lines()), max=len(self._question_lines()) or 1
+            ),
         )
         self._why = Window(BufferControl(self._reason), get_line_prefix=self._why_prefix, height=1)
         self._app: Application[int] = Application(

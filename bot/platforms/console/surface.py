@@ -58,6 +58,7 @@ class ConsoleSurface:
             try:
                 self._drawing.ours(view) if ours else self._drawing.other(view)
             except OSError as error:
+                self._watch.gone.set()
                 self._watch.drew(view)
                 raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
         try:

@@ -24,6 +24,8 @@ class Watch:
         self._left_open: set[str] = set()
         self._shown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
+        self.gone = asyncio.Event()
+        """Nobody can see what is written any more."""
 
     async def hand_in(self, engine: FrontDoor, message: InboundMessage) -> Receipt:
         """Give a message to the engine. A view that is drawn meanwhile waits until it is known whose turn it is."""

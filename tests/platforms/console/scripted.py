@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bot.domain.approvals import AlreadySettled, Approval, Decision, Settled, Settlement, Verdict
@@ -13,7 +14,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage, Me
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.errors import CountersignError
+from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.console.surface import ConsoleSurface
 
 ANA = Author("console", "ana", "ana")
@@ -53,8 +54,9 @@ class ScriptedTurn:
     async def show(self, **moment: Any) -> None:
         self.revision += 1
         view = TurnView(self.turn, tuple(self.steps), self.revision, **moment)
-        async for _drawn in self.engine.surface.show(view, {}):
-            pass
+        with suppress(DeliveryFailed):  # an engine goes on when nobody sees it
+            async for _drawn in self.engine.surface.show(view, {}):
+                pass
 
     async def stream(self, *texts: str) -> None:
         for text in texts:

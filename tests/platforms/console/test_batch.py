@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -73,8 +74,9 @@ async def process(
     commands: ScriptedCommands | None = None,
     opening: asyncio.Future[Opening] | None = None,
     engine: ScriptedEngine | None = None,
+    stdout: io.StringIO | None = None,
 ) -> AsyncIterator[Process]:
-    streams = Streams(io.StringIO(stdin), io.StringIO(), io.StringIO(), {})
+    streams = Streams(io.StringIO(stdin), stdout or io.StringIO(), io.StringIO(), {})
     person = Person("ana")
     if question is None:
         form = piped(person, streams, approve=approve, json=json)
@@ -134,7 +136,7 @@ async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> Non
     opening.set_exception(DatabaseHeld("Another chat uses this database.", "Close it."))
     async with process("go", opening=opening) as running:
         assert await running.code() == 1
-        assert running.err == "Another chat uses this database. Fix: Close it.\n"
+        assert running.err == "countersign: Another chat uses this database. Fix: Close it.\n"
 
 
 async def test_ctrl_c_stops_the_turn_and_is_exit_code_130() -> None:
@@ -189,6 +191,30 @@ async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> 
         assert running.out == "You said: one\n\nYou said: two\n"
         assert "There is no /hlep. Did you mean /help?" in running.err
         assert [message.text for message in running.engine.received] == ["one", "bad", "two"]
+
+
+class HungUp(io.StringIO):
+    """A pipe whose reader has gone."""
+
+    def write(self, text: str, /) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+async def test_when_the_reader_has_gone_nothing_more_is_asked() -> None:
+    async with process(None, stdin="one\ntwo\nthree", stdout=HungUp()) as running:
+        assert await running.code() == 1
+        assert [message.text for message in running.engine.received] == ["one"]
+
+
+async def test_when_the_reader_goes_in_the_middle_of_an_answer_the_turn_is_stopped() -> None:
+    async with process("go", {"go": forever}, stdout=HungUp()) as running:
+        assert await running.code() == 1
+        assert running.engine.stops == ["t1"]
+
+
+async def test_when_the_reader_of_a_table_has_gone_it_is_no_crash() -> None:
+    async with process("/mcp list", commands=ScriptedCommands(Reply("none")), stdout=HungUp()) as running:
+        assert await running.code() == 1
 
 
 async def test_lines_are_read_from_a_real_pipe_as_they_come() -> None:

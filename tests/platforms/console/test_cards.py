@@ -211,12 +211,13 @@ async def test_ctrl_d_on_a_card_leaves_it_for_later() -> None:
 
 async def test_ctrl_c_while_a_decision_is_on_its_way_asks_nothing_more() -> None:
     async def script(turn: ScriptedTurn) -> None:
-        for name in ("one", "two"):
-            await turn.call(StepStatus.AWAITING, approval=an_approval(name))
+        await turn.call(StepStatus.AWAITING, approval=an_approval("one"))
+        await turn.call(StepStatus.AWAITING, approval=an_approval("two"), arguments={"text": "Buy bread"})
         await turn.decided("two")
 
     async with chatting({"go": script}) as chat:
         chat.engine.deciding.clear()
+        chat.engine.stopping.clear()
         await chat.type("go")
         await chat.terminal.shows(f"{KEYS}  (1 of 2)")
         chat.terminal.press("y")
@@ -224,7 +225,10 @@ async def test_ctrl_c_while_a_decision_is_on_its_way_asks_nothing_more() -> None
         chat.terminal.press("\x03")
         await chat.terminal.until(lambda: bool(chat.engine.stops), "the stop")
         chat.engine.deciding.set()
+        await chat.terminal.shows("Approved.")
+        chat.engine.stopping.set()
         await chat.terminal.shows("Stopped.")
+        assert "Buy bread" not in chat.terminal.text
         await chat.type("still there?")
         await chat.terminal.shows("You said: still there?")
 

@@ -358,7 +358,7 @@ async def test_an_earlier_conversation_is_continued_with_a_reminder() -> None:
     done = a_turn("t0", "what was it?", status=TurnStatus.DONE)
     earlier = TurnView(done, (ModelStep(0, assistant("It was **this**.\nAnd more.")),), 3)
     async with chatting(opening=now(Opening("c1", (earlier,), turns=3))) as chat:
-        await chat.terminal.shows("Continuing c1 (3 earlier turns). /new starts a fresh one.", echoed("what was it?"))
+        await chat.terminal.shows("Continuing c1 (3 earlier turns). /new starts a fresh one.", "It was this. And more.")
         await chat.terminal.prompts()
 
 
