@@ -3,6 +3,7 @@
     CountersignError              anything this program raises on purpose: a cause and a fix
     ├── SettingsError             the environment or a configuration file says something that cannot be used
     ├── DatabaseError             the database cannot be used at all
+    │   ├── DatabaseUnavailable   for now: away, restarting, locked, out of room
     │   └── DatabaseHeld          another process claims turns on this SQLite file
     ├── NotFound                  what was named does not exist, or is not this person's to see
     ├── ModelError                the language model gave no answer
@@ -41,6 +42,10 @@ class SettingsError(CountersignError):
 
 class DatabaseError(CountersignError):
     """The database cannot be used at all."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database is away for now: gone, restarting, locked, out of room."""
 
 
 class DatabaseHeld(DatabaseError):

@@ -5,15 +5,16 @@ Values in, values out. Whoever implements a port translates its vendor's errors 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.domain.approvals import Decision, Settlement
+from bot.domain.approvals import Decision, Revision, Settlement
 from bot.domain.commands import Form, Invocation, Reply, Submission
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.rings import Ring
 from bot.domain.servers import ServerState
 from bot.domain.tools import Tool, ToolOutcome, ToolSet
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
@@ -31,6 +32,12 @@ class FrontDoor(Protocol):
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""
+
+    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+        """Run a call once more whose outcome is unknown, with a fresh signature. Raises NotFound."""
+
+    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+        """Ask the model to find out whether a call has happened. Raises NotFound."""
 
 
 class Listener(Protocol):
@@ -151,11 +158,23 @@ class TurnLog(Protocol):
     async def stop(self, turn_id: str, by: Author) -> bool:
         """End a turn that nobody drives, or ask its owner to. False if it had ended."""
 
-    async def claim(self, limit: int) -> Sequence[Claim]:
-        """Take up to `limit` turns that can go on now, oldest first, one at most of each conversation."""
+    async def revise(self, revision: Revision) -> bool:
+        """Ask for a signature on other arguments. False if the approval is settled or was revised by somebody else."""
+
+    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
+        """Take up to `limit` turns that can go on now, oldest first, one at most of each conversation, none of those
+        that this process is `holding`, and only of conversations whose keys begin with one of `reaches`.
+        """
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
         """Renew leases; the ids of those turns that are still ours and not to be stopped."""
+
+    @property
+    def lease_seconds(self) -> float | None:
+        """How long turns stay ours without a renewal; None where no other process could take them."""
+
+    async def listen(self, hear: Callable[[Ring], None]) -> None:
+        """Hear what other processes call, until cancelled. Hints only: everything is found without them, later."""
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Give turns back so that anybody can go on with them at once."""
@@ -191,19 +210,36 @@ class TurnLog(Protocol):
         """The turn as it should be drawn from disk alone. Raises NotFound."""
 
     async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
-        """Turns whose drawing is behind and that nobody drives, oldest first."""
+        """Turns whose drawing is behind, that nobody drives and no other process draws, oldest first."""
 
-    async def refs(self, turn_id: str) -> Refs:
-        """Where the turn has been drawn."""
+    async def take(self, turn_id: str) -> Refs:
+        """Take the drawing of a turn in hand, and learn where it has been drawn. Raises LostLease if another process
+        draws it or drives it.
+        """
+
+    async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:
+        """Renew the leases on drawings in hand; those that are still ours."""
+
+    async def put_down(self, turn_id: str) -> None:
+        """Let go of a drawing."""
 
     async def keep(self, turn_id: str, drawn: Drawn) -> None:
-        """Remember a slot's reference at once."""
+        """Remember a slot's reference at once. Raises LostLease."""
 
     async def drawn(self, turn_id: str, revision: int) -> None:
-        """Everything up to `revision` is out. From now on the approvals in it can expire."""
+        """Everything up to `revision` is out. From now on the approvals in it can expire. Raises LostLease."""
 
     async def postpone(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again after that time."""
 
     async def abandon(self, turn_id: str, revision: int, reason: str) -> None:
         """Give up drawing what is wanted up to `revision`; later changes are tried again."""
+
+    async def take_job(self, name: str, seconds: float) -> bool:
+        """Whether this process is the one to do a scheduled job now; it is due again `seconds` from now."""
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete up to `limit` turns that ended longer ago than that and whose end was seen; how many there were."""
+
+    async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
+        """Delete a conversation with everything of it but the audit. False if there is none or it is not at rest."""

@@ -86,6 +86,7 @@ class Settings(BaseSettings):
     # Addresses may hold passwords: like keys, they are not shown.
     database_url: str = Field("sqlite:///data/countersign.db", repr=False)
     auto_migrate: bool = True
+    retention_days: Annotated[float, Field(gt=0)] = 30.0
 
     bot_model: str = ""
     openai_api_key: SecretStr | None = None

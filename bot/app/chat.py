@@ -25,7 +25,7 @@ from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.reading import write_conversation
 from bot.ports import TurnLog
 from bot.settings import Settings
-from bot.storage.address import sqlite_path
+from bot.storage.address import read_address
 
 REMEMBERED_TURNS = 50
 TERMINATED = 128 + signal.SIGTERM
@@ -57,7 +57,7 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
             if not options.conversation or options.message is not None:
                 raise
             return await _read_beside(settings, person, options.conversation, streams)
-        log_to_file(settings.log_level, sqlite_path(settings.database_url).with_name("countersign.log"))
+        log_to_file(settings.log_level, read_address(settings.database_url).folder / "countersign.log")
         return await _Session(settings, files, options, choice, person, streams, watch_log).run()
 
 
@@ -144,7 +144,7 @@ class _Session:
             return one_question(options.message, self.person, self.streams, approve=options.approve, json=options.json)
         if not self._interactive:
             return piped(self.person, self.streams, approve=options.approve, json=options.json)
-        history = sqlite_path(self.settings.database_url).with_name("history")
+        history = read_address(self.settings.database_url).folder / "history"
         return on_screen(self.person, self.streams, model=self.choice.label, approve=options.approve, history=history)
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.errors import DatabaseError
 from bot.settings import Settings
-from bot.storage.address import sqlite_path
+from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import LockFile
 
 if TYPE_CHECKING:
@@ -19,28 +19,31 @@ if TYPE_CHECKING:
 
 @contextmanager
 def held_database(settings: Settings, purpose: str) -> Iterator[None]:
-    """Keep the database for this process alone. Raises DatabaseHeld if another has it, DatabaseError if its folder
-    cannot be used.
+    """Keep a SQLite file for this process alone; a server is anybody's. Raises DatabaseHeld if another process has
+    it, DatabaseError if its folder cannot be used.
     """
-    path = sqlite_path(settings.database_url)
-    lock = LockFile(path)
-    try:
-        lock.acquire(purpose)
-    except OSError as error:
-        raise DatabaseError(
-            f"The folder {path.parent} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
+    match read_address(settings.database_url):
+        case SqliteFile(path):
+            lock = LockFile(path)
+            try:
+                lock.acquire(purpose)
+            except OSError as error:
+                raise DatabaseError(
+                    f"The folder {path.parent} cannot be used: {error.strerror}.", "check the folder and DATABASE_URL"
+                ) from error
+            try:
+                yield
+            finally:
+                lock.release()
+        case PostgresServer():
+            yield
 
 
 @asynccontextmanager
 async def opened_database(settings: Settings) -> AsyncIterator[Database]:
     """Open the database as it is. Raises DatabaseError."""
-    module = await asyncio.to_thread(importlib.import_module, "bot.storage.database")
-    database: Database = await asyncio.to_thread(module.open_sqlite, settings.database_url)
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.opening")
+    database: Database = await asyncio.to_thread(module.open_database, settings.database_url)
     try:
         yield database
     finally:
@@ -58,7 +61,7 @@ async def fitting_database(settings: Settings, *, migrate: bool) -> AsyncIterato
             await schema.upgrade(database)
         elif (found := await schema.current(database)) != schema.head():
             raise DatabaseError(
-                f"The database {database.path} has schema {found or 'none'}, and this release works on "
+                f"The database {database.name} has schema {found or 'none'}, and this release works on "
                 f"{schema.head()}.",
                 "run `countersign db upgrade`",
             )
@@ -76,7 +79,8 @@ async def upgrade(settings: Settings) -> str:
 async def current(settings: Settings) -> tuple[str, str]:
     """The schema of the database, empty if there is none, and that of this release. Raises DatabaseError."""
     schema = await _schema()
-    if not sqlite_path(settings.database_url).exists():
+    address = read_address(settings.database_url)
+    if isinstance(address, SqliteFile) and not address.path.exists():
         return "", schema.head()
     async with opened_database(settings) as database:
         return await schema.current(database) or "", schema.head()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -18,13 +19,16 @@ from bot.commands.registry import CommandRegistry
 from bot.engine.admission import Admission
 from bot.engine.engine import Engine
 from bot.engine.policy import Signatories
+from bot.engine.schedule import retention
 from bot.errors import CountersignError
 from bot.ports import Surface, TurnLog
 from bot.settings import Settings
+from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.tools.config_file import ServersFile
 
 if TYPE_CHECKING:
     from bot.storage.database import Database
+    from bot.storage.turn_log import SqlTurnLog
     from bot.tools.toolbox import McpToolbox
 
 log = logging.getLogger(__name__)
@@ -80,7 +84,7 @@ async def opened_house(
         toolbox = await stack.enter_async_context(_connected_toolbox(files.servers, enabled=settings.mcp_enabled))
         language_model = await asyncio.to_thread(model.create)
         stack.push_async_callback(language_model.close)
-        turn_log = watch_log(await _adopted_log(database))
+        turn_log = watch_log(await _turn_log(database, settings.database_url))
         signatories = Signatories(settings.admins, settings.approvers, operator)
         engine = Engine(
             turn_log,
@@ -90,6 +94,7 @@ async def opened_house(
             admission=Admission(policies, settings.mcp_approval_timeout),
             signatories=signatories,
             system_prompt=files.system_prompt,
+            jobs=[retention(turn_log, settings.retention_days)],
         )
         commands = McpCommands(
             toolbox, lambda tool: policies.of(tool.server, tool.original_name), signatories.administers
@@ -111,12 +116,17 @@ async def _connected_toolbox(found: ServersFile, *, enabled: bool) -> AsyncItera
         await toolbox.close()
 
 
-async def _adopted_log(database: Database) -> TurnLog:
+async def _turn_log(database: Database, url: str) -> TurnLog:
     module = await asyncio.to_thread(importlib.import_module, "bot.storage.turn_log")
-    turn_log = module.SqlTurnLog(database)
-    await turn_log.adopt_orphans()
-    adopted: TurnLog = turn_log
-    return adopted
+    match read_address(url):
+        case SqliteFile():
+            in_file: SqlTurnLog = module.SqlTurnLog(database)
+            await in_file.adopt_orphans()
+            return in_file
+        case PostgresServer() as server:
+            doorbell = await asyncio.to_thread(importlib.import_module, "bot.storage.doorbell")
+            on_server: SqlTurnLog = module.SqlTurnLog(database, functools.partial(doorbell.listen, server))
+            return on_server
 
 
 @asynccontextmanager

@@ -44,6 +44,9 @@ class Approval:
     decided_by: str = ""
     decided_at: float | None = None
     reason: str = ""
+    proposed: Mapping[str, Any] | None = None
+    """The arguments the model had asked for, where a person has revised them since."""
+    revised_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,17 @@ class Decision:
     verdict: Verdict
     by: Author
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """Other arguments for an approval, asked for instead of those of revision `of`."""
+
+    approval_id: str
+    of: int
+    arguments: Mapping[str, Any]
+    fingerprint: str
+    by: Author
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
+
+from bot.domain.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,7 @@ class ConversationKey:
     thread: str
 
     def __str__(self) -> str:
-        return ":".join(quote(part, safe="") for part in (self.platform, self.workspace, self.channel, self.thread))
+        return _text(self)
 
     @classmethod
     def parse(cls, text: str) -> ConversationKey:
@@ -68,7 +71,8 @@ class InboundMessage:
     """Something a person said to the bot.
 
     `keys` are the platform's names for this very message: if any of them was seen before, this is a redelivery.
-    `context` is what others said in the same place before, oldest first, for the model to read.
+    `context` is what others said in the same place before, oldest first, for the model to read. `call` is a tool call
+    to be run by hand instead of asking the model; `again` says that it was made before and nobody knows its outcome.
     """
 
     keys: tuple[str, ...]
@@ -77,3 +81,10 @@ class InboundMessage:
     text: str
     attachments: tuple[Attachment, ...] = ()
     context: tuple[str, ...] = ()
+    call: ToolCall | None = None
+    again: bool = False
+
+
+@lru_cache(maxsize=4096)
+def _text(key: ConversationKey) -> str:
+    return ":".join(quote(part, safe="") for part in (key.platform, key.workspace, key.channel, key.thread))

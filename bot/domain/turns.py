@@ -63,6 +63,10 @@ class Question:
     text: str
     attachments: tuple[Attachment, ...] = ()
     context: tuple[str, ...] = ()
+    call: ToolCall | None = None
+    """A call that a person runs by hand: the turn is that call and asks no model."""
+    again: bool = False
+    """The call was made before and nobody knows how it ended: it needs a fresh signature whatever the policy says."""
 
 
 @dataclass(frozen=True, slots=True)

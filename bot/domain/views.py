@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.domain.turns import Step, Turn
+from bot.domain.turns import Step, StepStatus, ToolStep, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,11 @@ class TurnView:
     progress: Mapping[int, str] = field(default_factory=dict)
     activity: str = ""
     ahead: int = 0
+
+    @property
+    def awaiting(self) -> tuple[ToolStep, ...]:
+        """Calls that wait for a signature."""
+        return tuple(step for step in self.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
 
 
 Refs = Mapping[str, str]

@@ -5,6 +5,7 @@ The policy is read once, when the model asks, and what it says is stored with th
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,6 +43,14 @@ class Admission:
             case ApprovalPolicy.ASK_USER:
                 approval = self._request(call, tool, author)
                 return ToolStep(n, call, _reference(tool), StepStatus.AWAITING, tool.repeatable, approval=approval)
+
+    def judge_again(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
+        """The step of a call whose first outcome nobody knows: it takes a fresh signature whatever the policy says."""
+        step = self.judge(n, call, offered, author)
+        tool = offered.find(call.name)
+        if step.status is not StepStatus.READY or tool is None:
+            return step
+        return dataclasses.replace(step, status=StepStatus.AWAITING, approval=self._request(call, tool, author))
 
     def context_calls(self, question: str, offered: ToolSet) -> list[ToolStep]:
         """Calls of the servers' `auto_context_tool`s with the question, to be made before the model is asked

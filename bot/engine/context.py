@@ -85,6 +85,9 @@ def _remembered(history: Sequence[TurnRecord]) -> list[Message]:
 
 def _exchange(earlier: TurnRecord) -> list[Message]:
     """An earlier turn as the model remembers it: what was asked and what was answered, not how (checklist C5)."""
+    if earlier.turn.question.call is not None:
+        told = " ".join(f"{step.call.name}: {outcome(step).text}" for step in earlier.calls)
+        return [user(earlier.turn.question.text), assistant(f"(A person ran this by hand. {told})")]
     match earlier.turn.status, earlier.answer:
         case TurnStatus.DONE, ModelStep(message=answer) if answer.text.strip():
             pass

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot.domain.approvals import Decision, NoSuchApproval, NotAllowed, Settlement
 from bot.domain.conversations import Author, InboundMessage, Member
-from bot.domain.turns import Claim, Receipt, TurnRecord
+from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.engine.admission import Admission
 from bot.engine.drawing import Drawings
 from bot.engine.policy import Signatories
+from bot.engine.schedule import Job, Schedule
 from bot.engine.turn import TurnInProgress, TurnParts
 from bot.engine.worker import Worker
+from bot.errors import NotFound
 from bot.ports import LanguageModel, Surface, Toolbox, TurnLog
+
+CHECK = (
+    "The call {name} with {arguments} was sent, but its answer got lost. Find out whether it happened, with tools that "
+    "only read, and say what you found. Do not repeat the call."
+)
+REPEATABLE_ENDS = frozenset({StepStatus.UNKNOWN, StepStatus.EXPIRED, StepStatus.FAILED})
 
 
 class Engine:
@@ -32,13 +41,16 @@ class Engine:
         admission: Admission,
         signatories: Signatories,
         system_prompt: str = "",
+        jobs: Sequence[Job] = (),
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
+        self._schedule = Schedule(turn_log, jobs, pause=pause)
         self._signatories = signatories
         self._drawings = Drawings(turn_log, surfaces, pause=pause)
         self._parts = TurnParts(turn_log, model, toolbox, admission, self._drawings.show, pause, system_prompt)
-        self._worker = Worker(turn_log, self._begin, self._drawings.forget, self._drawings.kick, pause=pause)
+        reaches = tuple(surface.reach for surface in surfaces)
+        self._worker = Worker(turn_log, self._begin, self._drawings, reaches, pause=pause)
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Put a message on disk; its turn begins as soon as those before it have ended."""
@@ -73,14 +85,50 @@ class Engine:
             self._drawings.kick()
         return stopped
 
+    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+        """Run a call once more whose outcome is unknown, or that was not run: a turn of its own, with a fresh
+        signature. Asked twice, it is one turn. Raises NotFound if there is no such call.
+        """
+        turn, step = await self._ended_call(turn_id, n)
+        name = step.tool.name if step.tool else step.call.name
+        return await self.receive(
+            InboundMessage(
+                (f"again:{turn_id}:{n}",), turn.conversation, by, f"Run {name} again", call=step.call, again=True
+            )
+        )
+
+    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+        """Ask the model to find out whether a call has happened. Asked twice, it is one turn. Raises NotFound."""
+        turn, step = await self._ended_call(turn_id, n)
+        text = CHECK.format(name=step.call.name, arguments=json.dumps(dict(step.call.arguments), ensure_ascii=False))
+        return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
+
     async def run(self) -> None:
         """Drive turns and draw them until cancelled. Turns in hand are given back, drawings in hand get out."""
         drawing = asyncio.create_task(self._drawings.run(), name="drawings")
+        working = asyncio.create_task(self._work(), name="work")
         try:
-            await self._worker.run()
+            await asyncio.wait({drawing, working}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            drawing.cancel()
-            await asyncio.gather(drawing, return_exceptions=True)
+            # In this order: what the turns had to say when they were given back is drawn, too.
+            for task in (working, drawing):
+                task.cancel()
+                await asyncio.wait({task})
+        for task in (working, drawing):
+            if not task.cancelled():
+                task.result()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._worker.run(), name="worker")
+            group.create_task(self._schedule.run(), name="schedule")
+
+    async def _ended_call(self, turn_id: str, n: int) -> tuple[Turn, ToolStep]:
+        view = await self._log.view(turn_id)
+        step = next((each for each in view.steps if each.n == n), None)
+        if not isinstance(step, ToolStep) or step.status not in REPEATABLE_ENDS:
+            raise NotFound("There is no such call, or it needs no second try.")
+        return view.turn, step
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnInProgress:
         return TurnInProgress(claim, record, self._parts)

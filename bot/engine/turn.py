@@ -8,7 +8,7 @@ what came of it; a process that dies in between leaves nothing else behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.completions import Completion, ModelRequest, StopReason, ToolChoice
@@ -56,6 +56,7 @@ class TurnInProgress:
         self._log = parts.log
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._doorbell = asyncio.Event()
+        self._history: Sequence[TurnRecord] | None = None
         self._streaming = ""
         self._activity = ""
         self._progress: dict[int, str] = {}
@@ -63,6 +64,11 @@ class TurnInProgress:
     def ring(self) -> None:
         """Something about this turn has changed on disk: somebody has decided."""
         self._doorbell.set()
+
+    def ring_if_waiting(self) -> None:
+        """Look whether somebody has decided something, if there is anything to decide."""
+        if self._record.awaiting:
+            self._doorbell.set()
 
     async def drive(self) -> None:
         """Go on until the turn has ended or waits for people. Raises LostLease, Stopped and ModelError."""
@@ -75,14 +81,28 @@ class TurnInProgress:
                 if record is None:
                     return
                 self._see(record)
-            elif self._record.answer:
+            elif self._record.answer or (self._by_hand and self._record.steps):
                 await self._finish(TurnStatus.DONE)
+            elif self._by_hand:
+                self._see(await self._log.append(self._claim, None, [await self._hand_call(self._by_hand)]))
             elif not self._record.steps and (calls := await self._context_calls()):
                 self._see(await self._log.append(self._claim, None, calls))
             else:
                 await self._ask_model()
 
     # ------------------------------------------------------------------ calls
+
+    @property
+    def _by_hand(self) -> ToolCall | None:
+        return self._record.turn.question.call
+
+    async def _hand_call(self, call: ToolCall) -> ToolStep:
+        """The one step of a turn in which a person runs a tool: no model is asked."""
+        turn = self._record.turn
+        offered = await self._parts.toolbox.offer()
+        if turn.question.again:
+            return self._parts.admission.judge_again(1, call, offered, turn.author)
+        return self._parts.admission.judge(1, call, offered, turn.author)
 
     async def _run_calls(self) -> None:
         """Run what is ready, side by side. A call that is signed meanwhile starts at once, whatever else still runs."""
@@ -143,8 +163,9 @@ class TurnInProgress:
         record = self._record
         self._note_activity("Looking at the tools")
         offered = await self._parts.toolbox.offer()
-        history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
-        messages = transcript(record, history, offered, self._parts.system_prompt)
+        if self._history is None:
+            self._history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
+        messages = transcript(record, self._history, offered, self._parts.system_prompt)
         last_round = len(record.replies) >= MAX_ROUNDS
         if last_round:
             messages = (*messages, system(LAST_ROUND))

@@ -7,13 +7,15 @@ import contextlib
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Protocol
 
+from bot.domain.rings import Decided, Look, Ring, StopWanted
 from bot.domain.turns import Claim, TurnRecord, TurnStatus
 from bot.engine.turn import TurnInProgress
-from bot.errors import CountersignError, DatabaseError, LostLease, ModelError, Stopped
+from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.ports import TurnLog
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,25 @@ class Begin(Protocol):
         ...
 
 
+class Shown(Protocol):
+    """What becomes of the drawing of turns that this process drives."""
+
+    def forget(self, turn_id: str) -> None:
+        """Another process drives it now."""
+
+    def settle(self, turn_id: str) -> None:
+        """It has ended, waits for people or was given back."""
+
+    def kick(self) -> None:
+        """Something on disk may want drawing."""
+
+    def suspend(self) -> None:
+        """It is not known whether turns are still ours."""
+
+    def resume(self) -> None:
+        """It is known again."""
+
+
 @dataclass(slots=True, eq=False)
 class _Held:
     """A turn in this process's hands. `stopping` is set once, when its task has been cancelled for good."""
@@ -43,17 +64,21 @@ class _Held:
 
 @dataclass(slots=True)
 class Worker:
-    """Drives up to `limit` turns side by side. `forget` is told of turns that another process has taken over, `ended`
-    of turns that have ended on an error and whose last state nobody has shown yet.
+    """Drives up to `limit` turns side by side and tells `shown` what becomes of them. `clock` is in seconds and never
+    jumps.
     """
 
     turn_log: TurnLog
     begin: Begin
-    forget: Callable[[str], None]
-    ended: Callable[[], None]
+    shown: Shown
+    reaches: Sequence[str]
+    """The beginnings of the keys of those conversations that this process can draw: it drives no others."""
     limit: int = 32
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = monotonic
+    _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
+    _claiming: asyncio.Future[Sequence[Claim]] | None = None
     _kicked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def kick(self) -> None:
@@ -81,8 +106,20 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claim_forever(), name="claims")
                 group.create_task(self._beat_forever(), name="heartbeat")
+                group.create_task(self.turn_log.listen(self._hear), name="doorbell")
         finally:
             await self._hand_over()
+
+    def _hear(self, ring: Ring) -> None:
+        """Another process has changed something; this may also be an echo of our own."""
+        match ring:
+            case Decided(turn_id):
+                self.ring(turn_id)
+            case StopWanted(turn_id):
+                self.interrupt(turn_id)
+            case Look():
+                self.kick()
+        self.shown.kick()
 
     # ------------------------------------------------------------------ claiming
 
@@ -102,11 +139,12 @@ class Worker:
         room = min(CLAIM_AT_ONCE, self.limit - len(self._held))
         if room <= 0:
             return ()
+        self._claiming = asyncio.ensure_future(self.turn_log.claim(room, frozenset(self._held), self.reaches))
         try:
-            return await self.turn_log.claim(room)
-        except DatabaseError as error:
-            log.error("turns wait for the database: %s", error)
-            return ()
+            # Shielded: what was claimed while this process was told to leave must be given back, too.
+            return await asyncio.shield(self._claiming)
+        except DatabaseUnavailable:
+            return ()  # the database itself says once that it is away
 
     def _hold(self, claim: Claim) -> None:
         held = _Held(claim)
@@ -118,6 +156,7 @@ class Worker:
         # By identity: the entry may be a newer claim on the same turn.
         if self._held.get(held.claim.turn_id) is held:
             del self._held[held.claim.turn_id]
+            self.shown.settle(held.claim.turn_id)
         self.kick()
 
     # ------------------------------------------------------------------ driving
@@ -131,13 +170,12 @@ class Worker:
             await self._end(claim, TurnStatus.CANCELLED, "")
         except LostLease:
             log.info("turn %s is another process's now", claim.turn_id)
-            self.forget(claim.turn_id)
+            self.shown.forget(claim.turn_id)
         except asyncio.CancelledError:
             if held.stopping:
                 await self._end(claim, TurnStatus.CANCELLED, "")
             raise
-        except DatabaseError as error:
-            log.error("turn %s waits for the database: %s", claim.turn_id, error)
+        except DatabaseUnavailable:
             await self._give_back(claim)
         except ModelError as error:
             log.warning("turn %s: %s", claim.turn_id, error)
@@ -153,33 +191,53 @@ class Worker:
         try:
             await self.turn_log.finish(claim, status, (), failure)
         except LostLease:
-            self.forget(claim.turn_id)
+            self.shown.forget(claim.turn_id)
         except CountersignError as error:
             log.error("turn %s could not be ended: %s", claim.turn_id, error)
-        self.ended()
+        self.shown.kick()
 
     async def _give_back(self, claim: Claim) -> None:
         """Let go of a turn that the database would not let us write, as soon as it does."""
         while True:
             await self.pause(POLL_SECONDS)
-            with contextlib.suppress(DatabaseError):
+            with contextlib.suppress(DatabaseUnavailable):
                 await self.turn_log.release([claim])
                 return
 
     # ------------------------------------------------------------------ keeping and leaving
 
     async def _beat_forever(self) -> None:
+        self._renewed_at = self.clock()
         while True:
             await self.pause(HEARTBEAT_SECONDS)
             held = dict(self._held)
-            try:
-                kept = await self.turn_log.renew([each.claim for each in held.values()]) if held else frozenset()
-            except DatabaseError as error:
-                log.error("leases could not be renewed: %s", error)
-                continue
-            for turn_id, each in held.items():
-                if turn_id not in kept and self._held.get(turn_id) is each:
-                    self.interrupt(turn_id)
+            if held:
+                await self._renew(held)
+            else:
+                self._renewed_at = self.clock()
+                self.shown.resume()
+
+    async def _renew(self, held: Mapping[str, _Held]) -> None:
+        """Renew the leases of turns that were in hand a moment ago.
+
+        While the database is away nothing is cancelled: if it is away for everybody, the turns are still ours when it
+        is back, and what a tool has returned meanwhile counts. Only drawing stops, since others may draw by then.
+        """
+        try:
+            kept = await self.turn_log.renew([each.claim for each in held.values()])
+        except DatabaseUnavailable:
+            lease = self.turn_log.lease_seconds
+            if lease is not None and self.clock() - self._renewed_at > lease - HEARTBEAT_SECONDS:
+                self.shown.suspend()
+            return
+        self._renewed_at = self.clock()
+        for turn_id, each in held.items():
+            if turn_id not in kept and self._held.get(turn_id) is each:
+                self.interrupt(turn_id)
+            elif each.turn is not None:
+                # The doorbell may not reach this process: look whether somebody has decided something.
+                each.turn.ring_if_waiting()
+        self.shown.resume()
 
     async def _hand_over(self) -> None:
         held = list(self._held.values())
@@ -188,6 +246,14 @@ class Worker:
                 each.task.cancel()
         await asyncio.gather(*(each.task for each in held if each.task is not None), return_exceptions=True)
         try:
-            await self.turn_log.release([each.claim for each in held])
+            await self.turn_log.release([*(each.claim for each in held), *await self._claimed_meanwhile()])
         except CountersignError as error:
             log.warning("turns could not be handed over: %s", error)
+
+    async def _claimed_meanwhile(self) -> Sequence[Claim]:
+        """Turns that were being claimed when this process was told to leave."""
+        if self._claiming is None:
+            return ()
+        with contextlib.suppress(CountersignError):
+            return await self._claiming
+        return ()

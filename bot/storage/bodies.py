@@ -35,6 +35,8 @@ def question_body(question: Question) -> Body:
         "text": question.text,
         "attachments": [[each.id, each.name, each.mime_type, each.size] for each in question.attachments],
         "context": list(question.context),
+        "call": None if question.call is None else _part_body(question.call),
+        "again": question.again,
     }
 
 
@@ -44,7 +46,17 @@ def read_question(body: Body) -> Question:
         text=body["text"],
         attachments=tuple(Attachment(*each) for each in body["attachments"]),
         context=tuple(body["context"]),
+        call=_read_hand_call(body.get("call")),
+        again=body.get("again", False),
     )
+
+
+def _read_hand_call(body: Body | None) -> ToolCall | None:
+    if body is None:
+        return None
+    call = _read_part(body)
+    assert isinstance(call, ToolCall)
+    return call
 
 
 def reply_body(step: ModelStep) -> Body:

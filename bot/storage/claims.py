@@ -1,12 +1,15 @@
 """Who may drive a turn: claiming, renewing, giving back, and proving it before every write.
 
-Leases run on the database's clock. On SQLite there is one process that claims; what a dead one left is adopted once,
-at start, and a lease that ran out while the machine slept takes nothing away from its owner.
+Leases run on the database's clock. On PostgreSQL a turn whose lease ran out is anybody's. On SQLite there is one
+process that claims; what a dead one left is adopted once, at start, and a lease that ran out while the machine slept
+takes nothing away from its owner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -14,45 +17,71 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim, StepStatus, TurnStatus
 from bot.errors import LostLease, Stopped
+from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.endings import expire_overdue, show_change
-from bot.storage.tables import LIVE, steps, turns
-
-LEASE_SECONDS = 15.0
+from bot.storage.endings import LEASE_SECONDS, NOBODY, expire_overdue, show_change
+from bot.storage.ringing import ring_all
+from bot.storage.tables import LIVE, deliveries, steps, turns
 
 _candidate, _earlier = turns.alias("candidate"), turns.alias("earlier")
-_abandoned = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.owner.is_(None))
-_claimable = (
-    sa.select(_candidate.c.id)
-    .where(
-        sa.or_(
-            _candidate.c.status == TurnStatus.QUEUED,
-            _abandoned,
-            sa.and_(_candidate.c.status == TurnStatus.WAITING, _candidate.c.wake_at <= now()),
-        ),
-        ~sa.exists().where(
-            _earlier.c.conversation == _candidate.c.conversation,
-            _earlier.c.seq < _candidate.c.seq,
-            _earlier.c.status.in_(LIVE),
-        ),
-    )
-    .order_by(_candidate.c.created_at, _candidate.c.seq)
-    .limit(bindparam("limit"))
+_waits = sa.or_(
+    _candidate.c.status == TurnStatus.QUEUED,
+    sa.and_(_candidate.c.status == TurnStatus.WAITING, _candidate.c.wake_at <= now()),
 )
-_claim = (
-    turns.update()
-    .where(turns.c.id.in_(_claimable))
-    .values(
-        status=TurnStatus.RUNNING,
-        owner=bindparam("me"),
-        fence=turns.c.fence + 1,
-        lease_until=now() + LEASE_SECONDS,
-        wake_at=None,
-        recoveries=turns.c.recoveries + sa.case((turns.c.status == TurnStatus.RUNNING, 1), else_=0),
+_orphaned = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.owner.is_(None))
+# Claimed by this process, though it knows nothing of it: the answer to that COMMIT was lost on the way.
+_forgotten = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.owner == bindparam("me"))
+_abandoned = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.lease_until <= now())
+
+
+@lru_cache
+def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
+    """The claim of the oldest turns that can go on, one at most of each conversation, skipping rows that another
+    process is claiming at this moment.
+    """
+    can_go_on = (
+        (_waits, _orphaned, _forgotten, _abandoned) if dialect == "postgresql" else (_waits, _orphaned, _forgotten)
     )
-    .returning(turns.c.id, turns.c.conversation, turns.c.fence, turns.c.recoveries)
-)
+    found = (
+        sa.select(_candidate.c.id)
+        .where(
+            sa.or_(*can_go_on),
+            sa.or_(*(sa.func.substr(_candidate.c.conversation, 1, len(reach)) == reach for reach in reaches)),
+            _candidate.c.id.not_in(bindparam("holding", expanding=True)),
+            ~sa.exists().where(
+                _earlier.c.conversation == _candidate.c.conversation,
+                _earlier.c.seq < _candidate.c.seq,
+                _earlier.c.status.in_(LIVE),
+            ),
+        )
+        .order_by(_candidate.c.created_at, _candidate.c.seq)
+        .limit(bindparam("limit"))
+        .with_for_update(skip_locked=True, of=_candidate)
+        .cte("found")
+    )
+    return (
+        turns.update()
+        .where(turns.c.id.in_(sa.select(found.c.id)))
+        .values(
+            status=TurnStatus.RUNNING,
+            owner=bindparam("me"),
+            fence=turns.c.fence + 1,
+            lease_until=now() + LEASE_SECONDS,
+            wake_at=None,
+            recoveries=turns.c.recoveries + sa.case((turns.c.status == TurnStatus.RUNNING, 1), else_=0),
+        )
+        .returning(turns.c.id, turns.c.conversation, turns.c.fence, turns.c.recoveries)
+    )
+
+
 _adopt = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
+_put_down_all = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
+_renew_all = (
+    turns.update()
+    .where(turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING)
+    .values(lease_until=now() + LEASE_SECONDS)
+    .returning(turns.c.id, turns.c.fence, turns.c.stop_by)
+)
 _renew = (
     turns.update()
     .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
@@ -73,34 +102,39 @@ _reopen = (
         steps.c.fence < bindparam("f"),
     )
     .values(status=sa.case((steps.c.repeatable, StepStatus.READY.value), else_=StepStatus.UNKNOWN.value))
+    .returning(steps.c.n, steps.c.status)
 )
 
 
 def adopt_orphans(connection: sa.Connection) -> None:
     """Take over what a dead process was driving. Only for the process that holds the lock file."""
     connection.execute(_adopt)
+    connection.execute(_put_down_all)
 
 
-def claim(connection: sa.Connection, me: str, limit: int) -> Sequence[Claim]:
-    """Take turns that can go on now, oldest first."""
-    rows = connection.execute(_claim, {"me": me, "limit": limit}).all()
+def claim(
+    connection: sa.Connection, me: str, limit: int, reaches: tuple[str, ...], holding: Collection[str]
+) -> Sequence[Claim]:
+    """Take turns that can go on now, oldest first, of conversations whose keys begin with one of `reaches`, but none
+    that this process has in its hands already: its clock may have jumped, or it may have slept past its lease.
+    """
+    statement = _claim_within(connection.dialect.name, reaches)
+    rows = connection.execute(statement, {"me": me, "limit": limit, "holding": list(holding)}).all()
     return [Claim(row.id, ConversationKey.parse(row.conversation), row.fence, row.recoveries) for row in rows]
 
 
 def renew(connection: sa.Connection, claims: Sequence[Claim]) -> frozenset[str]:
     """Renew leases; the ids of the turns that are still ours and that nobody wants stopped."""
-    kept = set()
-    for each in claims:
-        row = connection.execute(_renew, {"t": each.turn_id, "f": each.fence}).first()
-        if row is not None and row.stop_by is None:
-            kept.add(each.turn_id)
-    return frozenset(kept)
+    fences = {each.turn_id: each.fence for each in claims}
+    rows = connection.execute(_renew_all, {"ids": list(fences)}).all()
+    return frozenset(row.id for row in rows if row.fence == fences[row.id] and row.stop_by is None)
 
 
 def release(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     """Give turns back so that anybody can go on with them at once."""
     for each in claims:
         connection.execute(_release, {"t": each.turn_id, "f": each.fence})
+    ring_all(connection)
 
 
 def own(connection: sa.Connection, held: Claim) -> None:
@@ -120,6 +154,19 @@ def own_to_the_end(connection: sa.Connection, held: Claim) -> str | None:
 
 def settle_leftovers(connection: sa.Connection, held: Claim) -> None:
     """Settle what the previous owner had in flight and what has timed out since."""
-    reopened = connection.execute(_reopen, {"t": held.turn_id, "f": held.fence}).rowcount
+    if held.fence == 1:
+        return  # there was no previous owner
+    reopened = connection.execute(_reopen, {"t": held.turn_id, "f": held.fence}).all()
+    for step in reopened:
+        if step.status == StepStatus.UNKNOWN:
+            audit.record(
+                connection,
+                "ended",
+                NOBODY,
+                turn_id=held.turn_id,
+                conversation=str(held.conversation),
+                step=step.n,
+                status=step.status,
+            )
     if expire_overdue(connection, held.turn_id) or reopened:
         show_change(connection, held.turn_id)

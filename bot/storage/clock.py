@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-SQLITE_FUNCTION = "countersign_now"
-"""The name under which a SQLite connection carries its clock; `Database` registers it."""
+FUNCTION = "countersign_now"
+"""The name of the clock in SQL: on SQLite a connection brings it along, on PostgreSQL a migration makes it."""
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as SQL
@@ -19,11 +19,6 @@ class now(FunctionElement[float]):  # noqa: N801 - reads as SQL
     inherit_cache = True
 
 
-@compiles(now, "sqlite")
-def _sqlite(_element: now, _compiler: Any, **_: Any) -> str:
-    return f"{SQLITE_FUNCTION}()"
-
-
-@compiles(now, "postgresql")
-def _postgresql(_element: now, _compiler: Any, **_: Any) -> str:
-    return "extract(epoch from clock_timestamp())::double precision"
+@compiles(now)
+def _call(_element: now, _compiler: Any, **_: Any) -> str:
+    return f"{FUNCTION}()"

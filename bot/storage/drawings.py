@@ -5,26 +5,33 @@ Drawing is durable work of its own: a turn's end is not the end of it, the answe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
-from sqlalchemy.dialects import sqlite
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
+from bot.errors import LostLease
 from bot.storage.clock import now
+from bot.storage.endings import LEASE_SECONDS
+from bot.storage.inserting import Insert
 from bot.storage.records import read_record
+from bot.storage.ringing import ring_all
 from bot.storage.tables import LIVE, approvals, deliveries, drawings, steps, turns
 from bot.storage.transcript import park_until_decided
 
+_nobodys = sa.or_(
+    deliveries.c.owner.is_(None), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until <= now()
+)
 _behind = (
     sa.select(deliveries.c.turn_id)
     .join(turns, turns.c.id == deliveries.c.turn_id)
     .where(
         deliveries.c.drawn < deliveries.c.wanted,
         deliveries.c.due_at <= now(),
+        _nobodys,
         turns.c.status != TurnStatus.RUNNING,
         sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
     )
@@ -43,15 +50,44 @@ _recent = (
     .limit(bindparam("limit"))
 )
 _refs = sa.select(drawings.c.slot, drawings.c.ref).where(drawings.c.turn_id == bindparam("turn_id"))
-_keep = (
-    sqlite.insert(drawings)
-    .values(turn_id=bindparam("t"), slot=bindparam("s"), ref=bindparam("r"))
-    .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
+_driven_elsewhere = sa.exists().where(
+    turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING, turns.c.owner != bindparam("me")
+)
+_take = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), _nobodys, ~_driven_elsewhere)
+    .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
+    .returning(deliveries.c.turn_id)
+)
+_hold = (
+    deliveries.update()
+    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner == bindparam("me"))
+    .values(lease_until=now() + LEASE_SECONDS)
+    .returning(deliveries.c.turn_id)
+)
+_put_down = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .values(owner=None, lease_until=None)
+    .returning((deliveries.c.drawn < deliveries.c.wanted).label("behind"))
+)
+_keep = Insert(
+    lambda insert: (
+        insert(drawings)
+        .values(turn_id=bindparam("t"), slot=bindparam("s"), ref=bindparam("r"))
+        .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
+    )
 )
 _drawn = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.drawn < bindparam("upto"))
-    .values(drawn=bindparam("upto"), attempts=0, problem="")
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .values(
+        drawn=sa.case((deliveries.c.drawn < bindparam("upto"), bindparam("upto")), else_=deliveries.c.drawn),
+        attempts=0,
+        problem="",
+        lease_until=now() + LEASE_SECONDS,
+    )
+    .returning(deliveries.c.turn_id)
 )
 _posted = (
     approvals.update()
@@ -94,24 +130,45 @@ def read_recent(connection: sa.Connection, conversation: ConversationKey, limit:
     return [read_view(connection, turn_id) for turn_id in reversed(found)]
 
 
-def undrawn(connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:
-    """Turns whose drawing is behind, that nobody drives, in conversations whose keys begin with `reach`."""
-    return connection.execute(_behind, {"reach": reach, "length": len(reach), "limit": limit}).scalars().all()
+def undrawn(connection: sa.Connection, me: str, reach: str, limit: int) -> Sequence[str]:
+    """Turns whose drawing is behind and in nobody's hands, in conversations whose keys begin with `reach`."""
+    found = {"me": me, "reach": reach, "length": len(reach), "limit": limit}
+    return connection.execute(_behind, found).scalars().all()
 
 
-def read_refs(connection: sa.Connection, turn_id: str) -> Refs:
-    """Where the turn has been drawn."""
+def take(connection: sa.Connection, me: str, turn_id: str) -> Refs:
+    """Take the drawing of a turn in hand: where it has been drawn so far. Raises LostLease if another process draws or
+    drives it.
+    """
+    if connection.execute(_take, {"t": turn_id, "me": me}).first() is None:
+        raise LostLease(turn_id)
     return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
 
 
-def keep(connection: sa.Connection, turn_id: str, drawn: Drawn) -> None:
-    """Remember where a slot was drawn."""
-    connection.execute(_keep, {"t": turn_id, "s": drawn.slot, "r": drawn.ref})
+def hold(connection: sa.Connection, me: str, turn_ids: Collection[str]) -> frozenset[str]:
+    """Renew the leases on drawings in hand; those that are still ours."""
+    return frozenset(connection.execute(_hold, {"ids": list(turn_ids), "me": me}).scalars())
 
 
-def mark_drawn(connection: sa.Connection, turn_id: str, revision: int) -> None:
-    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now."""
-    connection.execute(_drawn, {"t": turn_id, "upto": revision})
+def put_down(connection: sa.Connection, me: str, turn_id: str) -> None:
+    """Let go of a drawing."""
+    left = connection.execute(_put_down, {"t": turn_id, "me": me}).first()
+    if left is not None and left.behind:
+        ring_all(connection)
+
+
+def keep(connection: sa.Connection, me: str, turn_id: str, drawn: Drawn) -> None:
+    """Remember where a slot was drawn. Raises LostLease."""
+    _prove(connection, me, turn_id)
+    connection.execute(_keep.on(connection), {"t": turn_id, "s": drawn.slot, "r": drawn.ref})
+
+
+def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> None:
+    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now. Raises
+    LostLease.
+    """
+    if connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first() is None:
+        raise LostLease(turn_id)
     posted = connection.execute(_posted, {"t": turn_id, "upto": revision}).rowcount
     if posted and connection.execute(_waiting, {"t": turn_id}).first():
         park_until_decided(connection, turn_id)
@@ -125,3 +182,8 @@ def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
 def abandon(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> None:
     """Give up drawing what is wanted up to `revision`."""
     connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})
+
+
+def _prove(connection: sa.Connection, me: str, turn_id: str) -> None:
+    if connection.execute(_hold, {"ids": [turn_id], "me": me}).first() is None:
+        raise LostLease(turn_id)

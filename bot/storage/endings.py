@@ -6,8 +6,13 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.turns import StepStatus, TurnStatus
+from bot.storage import audit
 from bot.storage.clock import now
+from bot.storage.ringing import ring_all
 from bot.storage.tables import approvals, deliveries, steps, turns
+
+LEASE_SECONDS = 15.0
+"""How long a process that says nothing keeps what it drives or draws."""
 
 _close_steps = (
     steps.update()
@@ -22,6 +27,7 @@ _close_steps = (
         ),
         ended_at=now(),
     )
+    .returning(steps.c.n, steps.c.status)
 )
 _close_turn = (
     turns.update()
@@ -38,7 +44,12 @@ _close_turn = (
 _want_drawing = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"))
-    .values(wanted=deliveries.c.wanted + 1, due_at=0, attempts=0, problem="")
+    # Whoever draws it at the moment gets the time to draw this, too.
+    .values(
+        wanted=deliveries.c.wanted + 1,
+        problem="",
+        lease_until=sa.case((deliveries.c.owner.is_not(None), now() + LEASE_SECONDS)),
+    )
 )
 _expire = (
     steps.update()
@@ -50,14 +61,22 @@ _expire = (
         ),
     )
     .values(status=StepStatus.EXPIRED, ended_at=now())
+    .returning(steps.c.n)
 )
+
+
+NOBODY = "countersign"
+"""The actor of what the clock or a crash did."""
 
 
 def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
     """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
-    connection.execute(_close_steps, {"t": turn_id})
+    for step in connection.execute(_close_steps, {"t": turn_id}).all():
+        if step.status == StepStatus.UNKNOWN:
+            audit.record(connection, "ended", NOBODY, turn_id=turn_id, step=step.n, status=step.status)
     connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure})
     show_change(connection, turn_id)
+    ring_all(connection)
 
 
 def show_change(connection: sa.Connection, turn_id: str) -> None:
@@ -67,4 +86,7 @@ def show_change(connection: sa.Connection, turn_id: str) -> None:
 
 def expire_overdue(connection: sa.Connection, turn_id: str) -> bool:
     """Settle approvals whose time is up; whether there were any."""
-    return connection.execute(_expire, {"t": turn_id}).rowcount > 0
+    expired = connection.execute(_expire, {"t": turn_id}).scalars().all()
+    for n in expired:
+        audit.record(connection, "expired", NOBODY, turn_id=turn_id, step=n)
+    return bool(expired)

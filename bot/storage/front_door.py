@@ -7,47 +7,62 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
-from sqlalchemy.dialects import sqlite
 
 from bot.domain.approvals import (
     AlreadySettled,
     Decision,
     NoSuchApproval,
     OutOfDate,
+    Revision,
     Settled,
     Settlement,
     Verdict,
 )
 from bot.domain.conversations import Author, InboundMessage
 from bot.domain.turns import Question, Receipt, StepStatus, TurnStatus
+from bot.storage import audit
 from bot.storage.bodies import question_body
 from bot.storage.clock import now
 from bot.storage.endings import end_turn, show_change
-from bot.storage.tables import LIVE, approvals, conversations, decisions, deliveries, message_keys, steps, turns
+from bot.storage.inserting import Insert
+from bot.storage.ringing import ring_all, ring_stop, ring_turn
+from bot.storage.tables import LIVE, Json, approvals, conversations, decisions, deliveries, message_keys, steps, turns
 
 _seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
-_next_seq = (
-    sqlite.insert(conversations)
-    .values(key=bindparam("k"), title=bindparam("t"), last_seq=1, created_at=now(), updated_at=now())
-    .on_conflict_do_update(index_elements=["key"], set_={"last_seq": conversations.c.last_seq + 1, "updated_at": now()})
-    .returning(conversations.c.last_seq)
+_next_seq = Insert(
+    lambda insert: (
+        insert(conversations)
+        .values(key=bindparam("k"), title=bindparam("t"), last_seq=1, created_at=now(), updated_at=now())
+        .on_conflict_do_update(
+            index_elements=["key"], set_={"last_seq": conversations.c.last_seq + 1, "updated_at": now()}
+        )
+        .returning(conversations.c.last_seq)
+    )
 )
 _add_turn = turns.insert().values(created_at=now(), status=TurnStatus.QUEUED)
-_add_keys = message_keys.insert()
+_add_key = Insert(
+    lambda insert: (
+        insert(message_keys)
+        .values(key=bindparam("k"), turn_id=bindparam("t"))
+        .on_conflict_do_nothing()
+        .returning(message_keys.c.key)
+    )
+)
 _add_delivery = deliveries.insert()
 _ahead = (
     sa.select(sa.func.count())
     .select_from(turns)
     .where(turns.c.conversation == bindparam("conversation"), turns.c.status.in_(LIVE))
 )
-_lock = sa.select(turns.c.status).where(turns.c.id == bindparam("turn_id")).with_for_update()
+_lock = sa.select(turns.c.status, turns.c.stop_by).where(turns.c.id == bindparam("turn_id")).with_for_update()
 _asked = (
     sa.select(
         approvals.c.turn_id,
         approvals.c.n,
         approvals.c.revision,
         approvals.c.decided_by,
-        approvals.c.proposed,
+        sa.func.coalesce(approvals.c.revised, approvals.c.proposed, type_=Json).label("asked"),
+        approvals.c.fingerprint,
         steps.c.status,
         (approvals.c.expires_at <= now()).label("overdue"),
     )
@@ -65,6 +80,17 @@ _settle_approval = (
     .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), signed=bindparam("what"))
 )
 _add_decision = decisions.insert().values(at=now())
+_decided = sa.select(decisions.c.verdict).where(decisions.c.key == bindparam("key"))
+_revise = (
+    approvals.update()
+    .where(approvals.c.id == bindparam("a"), approvals.c.revision == bindparam("was"))
+    .values(
+        revision=approvals.c.revision + 1,
+        revised=bindparam("what"),
+        revised_by=bindparam("by"),
+        fingerprint=bindparam("print"),
+    )
+)
 _requeue = (
     turns.update()
     .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
@@ -75,34 +101,49 @@ _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by
 _TITLE_LENGTH = 80
 
 
+class SeenMeanwhile(Exception):
+    """Another process has put the same message on disk since this one looked."""
+
+
 def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt:
-    """Make a turn of a message under the id given, unless one of its keys was seen before."""
+    """Make a turn of a message under the id given, unless one of its keys was seen before. Raises SeenMeanwhile."""
     known = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
     if known is not None:
-        return Receipt(known, redelivery=True)
+        return Receipt(known, redelivery=known != turn_id)
     key = str(message.conversation)
     ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
     title = " ".join(message.text.split())[:_TITLE_LENGTH]
-    seq = connection.execute(_next_seq, {"k": key, "t": title}).scalar_one()
+    seq = connection.execute(_next_seq.on(connection), {"k": key, "t": title}).scalar_one()
     connection.execute(
         _add_turn,
         {
             "id": turn_id,
             "conversation": key,
             "seq": seq,
+            "kind": "call" if message.call else "question",
             "author_id": message.author.id,
             "author_name": message.author.name,
-            "question": question_body(Question(message.text, message.attachments, message.context)),
+            "question": question_body(
+                Question(message.text, message.attachments, message.context, message.call, message.again)
+            ),
         },
     )
-    connection.execute(_add_keys, [{"key": each, "turn_id": turn_id} for each in message.keys])
+    for each in message.keys:
+        if connection.execute(_add_key.on(connection), {"k": each, "t": turn_id}).first() is None:
+            raise SeenMeanwhile
     # A turn that has to wait is shown as waiting; one that runs at once is shown when it does.
     connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
+    ring_all(connection)
     return Receipt(turn_id, ahead=ahead)
 
 
-def decide(connection: sa.Connection, decision: Decision) -> Settlement:
-    """Settle an approval if it still waits and the decision is about what it asks now."""
+def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlement:
+    """Settle an approval if it still waits and the decision is about what it asks now. `key` is this decision's own:
+    run a second time, it is still the one that counts.
+    """
+    made = connection.execute(_decided, {"key": key}).scalar()
+    if made is not None:
+        return Settled(Verdict(made))
     asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
     if asked is None:
         return NoSuchApproval()
@@ -126,7 +167,7 @@ def decide(connection: sa.Connection, decision: Decision) -> Settlement:
             "a": decision.approval_id,
             "by": decision.by.name,
             "why": decision.reason,
-            "what": asked.proposed if approved else None,
+            "what": asked.asked if approved else None,
         },
     )
     connection.execute(
@@ -138,21 +179,74 @@ def decide(connection: sa.Connection, decision: Decision) -> Settlement:
             "name": decision.by.name,
             "verdict": decision.verdict.value,
             "reason": decision.reason,
+            "key": key,
         },
     )
     connection.execute(_requeue, {"t": asked.turn_id})
     show_change(connection, asked.turn_id)
+    audit.record(
+        connection,
+        "decided",
+        decision.by.principal,
+        turn_id=asked.turn_id,
+        step=asked.n,
+        approval=decision.approval_id,
+        revision=decision.revision,
+        verdict=decision.verdict.value,
+        fingerprint=asked.fingerprint,
+    )
+    ring_turn(connection, asked.turn_id)
     return Settled(decision.verdict)
+
+
+def revise(connection: sa.Connection, revision: Revision) -> bool:
+    """Ask for a signature on other arguments. False if the approval is settled or was revised by somebody else."""
+    asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+    if asked is None:
+        return False
+    connection.execute(_lock, {"turn_id": asked.turn_id})
+    asked = connection.execute(_asked, {"approval_id": revision.approval_id}).one()
+    if asked.revision == revision.of + 1 and asked.fingerprint == revision.fingerprint:
+        return True
+    if asked.status != StepStatus.AWAITING or asked.revision != revision.of or asked.overdue:
+        return False
+    connection.execute(
+        _revise,
+        {
+            "a": revision.approval_id,
+            "was": revision.of,
+            "what": dict(revision.arguments),
+            "by": revision.by.name,
+            "print": revision.fingerprint,
+        },
+    )
+    show_change(connection, asked.turn_id)
+    audit.record(
+        connection,
+        "revised",
+        revision.by.principal,
+        turn_id=asked.turn_id,
+        step=asked.n,
+        approval=revision.approval_id,
+        revision=revision.of + 1,
+        fingerprint=revision.fingerprint,
+    )
+    ring_turn(connection, asked.turn_id)
+    return True
 
 
 def stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
     """End a turn that nobody drives, or ask its owner to end it. False if there is nothing to stop."""
-    status = connection.execute(_lock, {"turn_id": turn_id}).scalar()
-    if status not in LIVE:
+    row = connection.execute(_lock, {"turn_id": turn_id}).first()
+    if row is None or row.status not in LIVE:
         return False
+    if row.stop_by is not None:
+        return True
     connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
-    if status != TurnStatus.RUNNING:
+    audit.record(connection, "stopped", by.principal, turn_id=turn_id)
+    if row.status != TurnStatus.RUNNING:
         end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+    ring_stop(connection, turn_id)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,8 +21,9 @@ _turn = (
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(turns.c.id == bindparam("turn_id"))
 )
-_steps = (
+_columns = (
     sa.select(
+        steps.c.turn_id,
         steps.c.n,
         steps.c.kind,
         steps.c.status,
@@ -32,12 +34,13 @@ _steps = (
     )
     .select_from(steps)
     .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
-    .where(steps.c.turn_id == bindparam("turn_id"))
-    .order_by(steps.c.n)
 )
+_steps = _columns.where(steps.c.turn_id == bindparam("turn_id")).order_by(steps.c.n)
+_steps_of_all = _columns.where(steps.c.turn_id.in_(bindparam("ids", expanding=True))).order_by(steps.c.n)
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
 _ended_before = (
-    sa.select(turns.c.id)
+    sa.select(turns, deliveries.c.wanted.label("revision"))
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
         turns.c.conversation == bindparam("conversation"),
         turns.c.seq < bindparam("before"),
@@ -68,10 +71,14 @@ def read_history(
     connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
 ) -> Sequence[TurnRecord]:
     """The last `limit` turns of a conversation that ended, before a sequence number, oldest first."""
-    found = connection.execute(
+    rows = connection.execute(
         _ended_before, {"conversation": str(conversation), "before": before, "limit": limit}
-    ).scalars()
-    return [read_record(connection, turn_id) for turn_id in reversed(found.all())]
+    ).all()
+    found: dict[str, list[Step]] = {row.id: [] for row in rows}
+    if rows:
+        for step in connection.execute(_steps_of_all, {"ids": list(found)}):
+            found[step.turn_id].append(_read_step(step, conversation.platform))
+    return [TurnRecord(_read_turn(row), tuple(found[row.id]), row.revision) for row in reversed(rows)]
 
 
 def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
@@ -107,6 +114,8 @@ def _read_step(row: Any, platform: str) -> Step:
     if row.kind == "model":
         return read_reply(row.n, row.body)
     call, tool, origin = read_call(row.body)
+    if row.approval_revised is not None:
+        call = dataclasses.replace(call, arguments=row.approval_revised)
     return ToolStep(
         n=row.n,
         call=call,
@@ -130,4 +139,6 @@ def _read_approval(row: Any, platform: str) -> Approval:
         decided_by=row.approval_decided_by,
         decided_at=row.approval_decided_at,
         reason=row.approval_reason,
+        proposed=None if row.approval_revised is None else row.approval_proposed,
+        revised_by=row.approval_revised_by,
     )

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 
 from bot.errors import DatabaseError
-from bot.storage.database import Database
+from bot.storage.database import Database, first_line
 
+_LOCK = 0x436F756F
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -24,7 +25,7 @@ async def upgrade(database: Database) -> None:
         return
     if found is not None and found not in known():
         raise DatabaseError(
-            f"The database {database.path} has schema {found}, which a later release made; this one knows {head()}.",
+            f"The database {database.name} has schema {found}, which a later release made; this one knows {head()}.",
             "run that release, or use another database with DATABASE_URL",
         )
     await database.run_once(_upgrade)
@@ -35,9 +36,8 @@ async def current(database: Database) -> str | None:
     try:
         return await database.run_once(_current)
     except SqlDatabaseError as error:
-        raise DatabaseError(
-            f"The database {database.path} cannot be read: {error.orig}.", "check that DATABASE_URL names a database"
-        ) from error
+        reason = first_line(getattr(error, "orig", error))
+        raise DatabaseError(f"The database {database.name} cannot be read: {reason}.", database.fix(reason)) from error
 
 
 def head() -> str:
@@ -58,6 +58,11 @@ def _current(connection: sa.Connection) -> str | None:
 
 
 def _upgrade(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        # Many processes may start at once: one migrates, the others find it done.
+        connection.execute(sa.text(f"select pg_advisory_xact_lock({_LOCK})"))
+        if _current(connection) == head():
+            return
     from alembic import command  # noqa: PLC0415 - see the module's docstring
     from alembic.config import Config  # noqa: PLC0415
 

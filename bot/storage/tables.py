@@ -1,14 +1,17 @@
-"""The tables of the turn log. `migrations/` makes them; a test compares the two.
+"""The tables. `migrations/` makes them, and the views `messages`, `tool_calls` and `conversation_states` on top of
+them; a test compares the two.
 
 conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-n message_keys
                   turns 1-1 deliveries, 1-n drawings
+grants            standing permissions
+jobs              work that is due once, whoever does it
+audit             what happened, for ever: no row refers to another table, none is changed, each is chained to the last
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 metadata = sa.MetaData(
     naming_convention={
@@ -19,7 +22,23 @@ metadata = sa.MetaData(
     }
 )
 
-Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+
+class Words(sa.TypeDecorator[str]):
+    """Text from people, models and tools, without what a database cannot store: NUL and halves of surrogate pairs."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """The text as it can be stored."""
+        if value is None:
+            return None
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which people sign as they saw them, and
+# refuse NUL, which a tool may well return.
+Json = sa.JSON()
 
 LIVE = ("queued", "running", "waiting")
 
@@ -27,7 +46,7 @@ conversations = sa.Table(
     "conversations",
     metadata,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("title", sa.Text, nullable=False, server_default=""),
+    sa.Column("title", Words, nullable=False, server_default=""),
     sa.Column("last_seq", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
@@ -40,15 +59,16 @@ turns = sa.Table(
     sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
-    sa.Column("author_id", sa.Text, nullable=False),
-    sa.Column("author_name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, server_default="question"),
+    sa.Column("author_id", Words, nullable=False),
+    sa.Column("author_name", Words, nullable=False),
     sa.Column("question", Json, nullable=False),
-    sa.Column("failure", sa.Text, nullable=False, server_default=""),
+    sa.Column("failure", Words, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
     sa.Column("fence", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("lease_until", sa.Double),
     sa.Column("wake_at", sa.Double),
-    sa.Column("stop_by", sa.Text),
+    sa.Column("stop_by", Words),
     sa.Column("recoveries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("ended_at", sa.Double),
@@ -64,7 +84,7 @@ sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_ac
 message_keys = sa.Table(
     "message_keys",
     metadata,
-    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("key", Words, primary_key=True),
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), nullable=False, index=True),
 )
 
@@ -94,16 +114,18 @@ approvals = sa.Table(
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("proposed", Json, nullable=False),
+    sa.Column("revised", Json),
+    sa.Column("revised_by", Words, nullable=False, server_default=""),
     sa.Column("signed", Json),
-    sa.Column("requested_for_id", sa.Text, nullable=False),
-    sa.Column("requested_for_name", sa.Text, nullable=False),
+    sa.Column("requested_for_id", Words, nullable=False),
+    sa.Column("requested_for_name", Words, nullable=False),
     sa.Column("seen_from", sa.BigInteger, nullable=False),
     sa.Column("expires_in", sa.Double),
     sa.Column("posted_at", sa.Double),
     sa.Column("expires_at", sa.Double),
-    sa.Column("decided_by", sa.Text, nullable=False, server_default=""),
+    sa.Column("decided_by", Words, nullable=False, server_default=""),
     sa.Column("decided_at", sa.Double),
-    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", Words, nullable=False, server_default=""),
     sa.UniqueConstraint("turn_id", "n"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
@@ -113,11 +135,12 @@ decisions = sa.Table(
     metadata,
     sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("person", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("person", Words, primary_key=True),
+    sa.Column("name", Words, nullable=False),
     sa.Column("verdict", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", Words, nullable=False, server_default=""),
     sa.Column("at", sa.Double, nullable=False),
+    sa.Column("key", sa.Text, nullable=False, server_default=""),
 )
 
 deliveries = sa.Table(
@@ -128,7 +151,9 @@ deliveries = sa.Table(
     sa.Column("drawn", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("due_at", sa.Double, nullable=False, server_default="0"),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("problem", sa.Text, nullable=False, server_default=""),
+    sa.Column("problem", Words, nullable=False, server_default=""),
+    sa.Column("owner", sa.Text),
+    sa.Column("lease_until", sa.Double),
 )
 _behind = sa.text("drawn < wanted")
 sa.Index("deliveries_behind", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
@@ -140,3 +165,42 @@ drawings = sa.Table(
     sa.Column("slot", sa.Text, primary_key=True),
     sa.Column("ref", sa.Text, nullable=False),
 )
+
+grants = sa.Table(
+    "grants",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("server", sa.Text, nullable=False),
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False, server_default=""),
+    sa.Column("conversation", sa.Text, nullable=False, server_default=""),
+    sa.Column("person", Words, nullable=False, server_default=""),
+    sa.Column("granted_by", Words, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("revoked_at", sa.Double),
+    sa.Column("revoked_by", Words, nullable=False, server_default=""),
+)
+sa.Index("grants_tool", grants.c.server, grants.c.tool)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("due_at", sa.Double, nullable=False),
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("conversation", sa.Text, nullable=False),
+    sa.Column("turn_id", sa.Text, nullable=False),
+    sa.Column("actor", Words, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("previous", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+)
+sa.Index("audit_turn", audit.c.turn_id)

@@ -11,49 +11,56 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
-from sqlalchemy.dialects import sqlite
 
 from bot.domain.messages import ToolResult
 from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.errors import LostLease
+from bot.storage import audit
 from bot.storage.bodies import call_body, reply_body, result_body
 from bot.storage.claims import own, own_to_the_end, settle_leftovers
 from bot.storage.clock import now
-from bot.storage.endings import end_turn, expire_overdue, show_change
+from bot.storage.endings import NOBODY, end_turn, expire_overdue, show_change
+from bot.storage.inserting import Insert
 from bot.storage.records import read_record
+from bot.storage.ringing import ring_all
 from bot.storage.tables import approvals, deliveries, steps, turns
 
-_add_step = (
-    sqlite.insert(steps)
-    .values(
-        turn_id=bindparam("turn_id"),
-        n=bindparam("n"),
-        kind=bindparam("kind"),
-        status=bindparam("status"),
-        repeatable=bindparam("repeatable"),
-        body=bindparam("body"),
-        result=bindparam("result"),
-        created_at=now(),
+_add_step = Insert(
+    lambda insert: (
+        insert(steps)
+        .values(
+            turn_id=bindparam("turn_id"),
+            n=bindparam("n"),
+            kind=bindparam("kind"),
+            status=bindparam("status"),
+            repeatable=bindparam("repeatable"),
+            body=bindparam("body"),
+            result=bindparam("result"),
+            created_at=now(),
+        )
+        .on_conflict_do_nothing()
     )
-    .on_conflict_do_nothing()
 )
-_add_approval = (
-    sqlite.insert(approvals)
-    .values(
-        id=bindparam("id"),
-        turn_id=bindparam("turn_id"),
-        n=bindparam("n"),
-        revision=bindparam("revision"),
-        fingerprint=bindparam("fingerprint"),
-        proposed=bindparam("proposed"),
-        requested_for_id=bindparam("requested_for_id"),
-        requested_for_name=bindparam("requested_for_name"),
-        expires_in=bindparam("expires_in"),
-        seen_from=sa.select(deliveries.c.wanted + 1)
-        .where(deliveries.c.turn_id == bindparam("turn_id"))
-        .scalar_subquery(),
+_add_approval = Insert(
+    lambda insert: (
+        insert(approvals)
+        .values(
+            id=bindparam("id"),
+            turn_id=bindparam("turn_id"),
+            n=bindparam("n"),
+            revision=bindparam("revision"),
+            fingerprint=bindparam("fingerprint"),
+            proposed=bindparam("proposed"),
+            requested_for_id=bindparam("requested_for_id"),
+            requested_for_name=bindparam("requested_for_name"),
+            expires_in=bindparam("expires_in"),
+            seen_from=sa.select(deliveries.c.wanted + 1)
+            .where(deliveries.c.turn_id == bindparam("turn_id"))
+            .scalar_subquery(),
+        )
+        .on_conflict_do_nothing()
+        .returning(approvals.c.id)
     )
-    .on_conflict_do_nothing()
 )
 _begin = (
     steps.update()
@@ -66,6 +73,7 @@ _begin = (
         ),
     )
     .values(status=StepStatus.STARTED, fence=bindparam("f"), started_at=now())
+    .returning(steps.c.status)
 )
 _end = (
     steps.update()
@@ -75,6 +83,7 @@ _end = (
         steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
     )
     .values(status=bindparam("to"), result=bindparam("what"), ended_at=now())
+    .returning(steps.c.repeatable)
 )
 _keep_late_result = (
     steps.update()
@@ -91,6 +100,16 @@ _park = (
     turns.update()
     .where(turns.c.id == bindparam("t"))
     .values(status=TurnStatus.WAITING, owner=None, lease_until=None, wake_at=bindparam("at"))
+)
+
+
+_parked = sa.select(turns.c.id).where(
+    turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.WAITING
+)
+_finished = sa.select(turns.c.id).where(
+    turns.c.id == bindparam("t"),
+    turns.c.fence == bindparam("f"),
+    turns.c.status.in_([TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED]),
 )
 
 
@@ -112,8 +131,9 @@ def append(connection: sa.Connection, held: Claim, reply: ModelStep | None, call
 def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
     """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
     own(connection, held)
-    if connection.execute(_begin, {"t": held.turn_id, "i": n, "f": held.fence}).rowcount != 1:
+    if connection.execute(_begin, {"t": held.turn_id, "i": n, "f": held.fence}).first() is None:
         raise LostLease(held.turn_id)
+    audit.record(connection, "started", NOBODY, turn_id=held.turn_id, conversation=str(held.conversation), step=n)
     show_change(connection, held.turn_id)
     return read_record(connection, held.turn_id)
 
@@ -121,7 +141,18 @@ def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
 def end(connection: sa.Connection, held: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
     """Record how a call ended, also in a turn that is being stopped. Raises LostLease."""
     own_to_the_end(connection, held)
-    connection.execute(_end, {"t": held.turn_id, "i": n, "to": status, "what": result_body(result)})
+    change = {"t": held.turn_id, "i": n, "to": status, "what": result_body(result)}
+    ended = connection.execute(_end, change).first()
+    if ended is not None and not ended.repeatable:
+        audit.record(
+            connection,
+            "ended",
+            NOBODY,
+            turn_id=held.turn_id,
+            conversation=str(held.conversation),
+            step=n,
+            status=status.value,
+        )
     show_change(connection, held.turn_id)
     return read_record(connection, held.turn_id)
 
@@ -129,11 +160,25 @@ def end(connection: sa.Connection, held: Claim, n: int, status: StepStatus, resu
 def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: ToolResult) -> None:
     """Keep what came back after the lease was lost, for the audit; the step stays as the new owner settled it."""
     connection.execute(_keep_late_result, {"t": held.turn_id, "i": n, "f": held.fence, "what": result_body(result)})
+    audit.record(
+        connection,
+        "came late",
+        NOBODY,
+        turn_id=held.turn_id,
+        conversation=str(held.conversation),
+        step=n,
+        is_error=result.is_error,
+    )
 
 
 def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
     """Give the turn back while people think: no task, no lease. The record instead if there is work after all."""
-    own(connection, held)
+    try:
+        own(connection, held)
+    except LostLease:
+        if connection.execute(_parked, {"t": held.turn_id, "f": held.fence}).first() is None:
+            raise
+        return None  # by this very transaction, whose answer was lost
     if expire_overdue(connection, held.turn_id):
         show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
@@ -141,6 +186,7 @@ def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
     if not open_calls or any(step.status is not StepStatus.AWAITING for step in open_calls):
         return record
     park_until_decided(connection, held.turn_id)
+    ring_all(connection)
     return None
 
 
@@ -153,7 +199,12 @@ def finish(
     connection: sa.Connection, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str
 ) -> TurnRecord:
     """End the turn with its last steps. A turn that a person stopped ends as cancelled. Raises LostLease."""
-    stopped_by = own_to_the_end(connection, held)
+    try:
+        stopped_by = own_to_the_end(connection, held)
+    except LostLease:
+        if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
+            raise
+        return read_record(connection, held.turn_id)  # ended by this very transaction, whose answer was lost
     if stopped_by is None:
         _add_steps(connection, held.turn_id, last)
         end_turn(connection, held.turn_id, status, failure)
@@ -164,10 +215,22 @@ def finish(
 
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> None:
     if new:
-        connection.execute(_add_step, [_step_row(turn_id, step) for step in new])
-    asked = [_approval_row(turn_id, step) for step in new if isinstance(step, ToolStep) and step.approval]
-    if asked:
-        connection.execute(_add_approval, asked)
+        connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
+    for step in new:
+        if isinstance(step, ToolStep) and step.approval is not None:
+            row = _approval_row(turn_id, step)
+            if connection.execute(_add_approval.on(connection), row).first() is not None:
+                audit.record(
+                    connection,
+                    "asked",
+                    step.approval.requested_for.principal,
+                    turn_id=turn_id,
+                    step=step.n,
+                    approval=step.approval.id,
+                    server=step.tool.server if step.tool else "",
+                    tool=step.tool.name if step.tool else "",
+                    fingerprint=step.approval.fingerprint,
+                )
 
 
 def _step_row(turn_id: str, step: Step) -> dict[str, Any]:

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
-from bot.domain.approvals import Decision, Settlement
+from bot.domain.approvals import Decision, Revision, Settlement
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.messages import ToolResult
+from bot.domain.rings import Ring
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.errors import LostLease
-from bot.storage import claims, drawings, front_door, records, transcript
-from bot.storage.database import Database
+from bot.storage import claims, drawings, front_door, keeping, records, transcript
+from bot.storage.database import PATIENCE_SECONDS, Database
+from bot.storage.endings import LEASE_SECONDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+STAMINA_SECONDS = 300.0
+"""How long whoever drives a turn waits for a database that is away: what a tool returned must not get lost."""
+AT_ONCE = 0.0
+"""For what is asked again in a moment anyway."""
+
+Listen = Callable[[Callable[[Ring], None]], Awaitable[None]]
+
+
+async def _hear_nobody(_hear: Callable[[Ring], None]) -> None:
+    """There is no other process to hear from."""
+    await asyncio.Event().wait()
 
 
 class SqlTurnLog:
@@ -27,8 +43,10 @@ class SqlTurnLog:
     back as itself.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, listen: Listen = _hear_nobody) -> None:
         self._database = database
+        self._listen = listen
+        self.lease_seconds = LEASE_SECONDS if database.shared else None
         self.me = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def adopt_orphans(self) -> None:
@@ -37,11 +55,19 @@ class SqlTurnLog:
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Make a turn of a message, unless it was seen before."""
-        return await self._run(front_door.enqueue, message, uuid.uuid4().hex)
+        turn_id = uuid.uuid4().hex
+        try:
+            return await self._run(front_door.enqueue, message, turn_id)
+        except front_door.SeenMeanwhile:
+            return await self._run(front_door.enqueue, message, turn_id)
 
     async def decide(self, decision: Decision) -> Settlement:
         """Compare-and-set on the approval's id and revision."""
-        return await self._run(front_door.decide, decision)
+        return await self._run(front_door.decide, decision, uuid.uuid4().hex)
+
+    async def revise(self, revision: Revision) -> bool:
+        """Ask for a signature on other arguments."""
+        return await self._run(front_door.revise, revision)
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""
@@ -51,45 +77,55 @@ class SqlTurnLog:
         """End a turn that nobody drives, or ask its owner to."""
         return await self._run(front_door.stop, turn_id, by)
 
-    async def claim(self, limit: int) -> Sequence[Claim]:
+    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
         """Take turns that can go on now."""
-        return await self._run(claims.claim, self.me, limit)
+        if not reaches:
+            return ()
+        try:
+            return await self._at_once(claims.claim, self.me, limit, tuple(reaches), holding)
+        except IntegrityError:
+            # The database refused a second active turn in some conversation: one at a time, the others go through.
+            return await self._at_once(claims.claim, self.me, 1, tuple(reaches), holding)
 
     async def renew(self, held: Sequence[Claim]) -> frozenset[str]:
         """Renew leases; the turns that are still ours and not to be stopped."""
-        return await self._run(claims.renew, held)
+        return await self._at_once(claims.renew, held)
 
     async def release(self, held: Sequence[Claim]) -> None:
         """Give turns back."""
         await self._run(claims.release, held)
 
+    async def listen(self, hear: Callable[[Ring], None]) -> None:
+        """Hear what other processes call."""
+        await self._listen(hear)
+
     async def resume(self, held: Claim) -> TurnRecord:
         """Settle what was left behind and read the turn."""
-        return await self._run(transcript.resume, held)
+        return await self._drive(transcript.resume, held)
 
     async def append(self, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply and its calls."""
-        return await self._run(transcript.append, held, reply, calls)
+        return await self._drive(transcript.append, held, reply, calls)
 
     async def begin(self, held: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call."""
-        return await self._run(transcript.begin, held, n)
+        return await self._drive(transcript.begin, held, n)
 
     async def end(self, held: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
         """Record how a call ended."""
         try:
-            return await self._run(transcript.end, held, n, status, result)
+            return await self._drive(transcript.end, held, n, status, result)
         except LostLease:
-            await self._run(transcript.keep_late_result, held, n, result)
+            await self._drive(transcript.keep_late_result, held, n, result)
             raise
 
     async def park(self, held: Claim) -> TurnRecord | None:
         """Give the turn back while people think."""
-        return await self._run(transcript.park, held)
+        return await self._drive(transcript.park, held)
 
     async def finish(self, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn."""
-        return await self._run(transcript.finish, held, status, last, failure)
+        return await self._drive(transcript.finish, held, status, last, failure)
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
         """Earlier turns of a conversation."""
@@ -108,20 +144,28 @@ class SqlTurnLog:
         return await self._run(drawings.read_view, turn_id)
 
     async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
-        """Turns whose drawing is behind and that nobody drives."""
-        return await self._run(drawings.undrawn, reach, limit)
+        """Turns whose drawing is behind and in nobody's hands."""
+        return await self._at_once(drawings.undrawn, self.me, reach, limit)
 
-    async def refs(self, turn_id: str) -> Refs:
-        """Where the turn has been drawn."""
-        return await self._run(drawings.read_refs, turn_id)
+    async def take(self, turn_id: str) -> Refs:
+        """Take the drawing of a turn in hand."""
+        return await self._run(drawings.take, self.me, turn_id)
+
+    async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:
+        """Renew the leases on drawings in hand."""
+        return await self._at_once(drawings.hold, self.me, turn_ids)
+
+    async def put_down(self, turn_id: str) -> None:
+        """Let go of a drawing."""
+        await self._run(drawings.put_down, self.me, turn_id)
 
     async def keep(self, turn_id: str, drawn: Drawn) -> None:
         """Remember where a slot was drawn."""
-        await self._run(drawings.keep, turn_id, drawn)
+        await self._drive(drawings.keep, self.me, turn_id, drawn)
 
     async def drawn(self, turn_id: str, revision: int) -> None:
         """Everything up to `revision` is out."""
-        await self._run(drawings.mark_drawn, turn_id, revision)
+        await self._drive(drawings.mark_drawn, self.me, turn_id, revision)
 
     async def postpone(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again later."""
@@ -131,7 +175,38 @@ class SqlTurnLog:
         """Give up drawing what is wanted so far."""
         await self._run(drawings.abandon, turn_id, revision, reason)
 
+    async def take_job(self, name: str, seconds: float) -> bool:
+        """Whether this process is the one to do a job now."""
+        return await self._at_once(keeping.take_job, name, seconds)
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete turns that ended long ago."""
+        return await self._run(keeping.delete_old, seconds, limit)
+
+    async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
+        """Delete a conversation with everything of it but the audit."""
+        return await self._run(keeping.delete_conversation, conversation, by)
+
     async def _run(
         self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await self._database.run(lambda connection: transaction(connection, *args, **kwargs))
+        return await self._within(PATIENCE_SECONDS, transaction, *args, **kwargs)
+
+    async def _drive(
+        self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._within(STAMINA_SECONDS, transaction, *args, **kwargs)
+
+    async def _at_once(
+        self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._within(AT_ONCE, transaction, *args, **kwargs)
+
+    async def _within(
+        self,
+        patience: float,
+        transaction: Callable[Concatenate[sa.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._database.run(lambda connection: transaction(connection, *args, **kwargs), patience=patience)

@@ -208,10 +208,11 @@ def test_looking_at_a_file_that_is_no_database_leaves_it_as_it_is(countersign: C
 def test_an_address_of_another_kind_is_an_error_without_its_password(
     countersign: Countersign, words: tuple[str, ...]
 ) -> None:
-    ended = countersign(*words, DATABASE_URL=f"postgresql://user:{SECRET}@host/db")
+    ended = countersign(*words, DATABASE_URL=f"mysql://user:{SECRET}@host/db")
     assert ended.code == 1
     assert ended.complaint == (
-        "DATABASE_URL (postgresql:…) is no address this release can use. Fix: use sqlite:///path/to/file.db"
+        "DATABASE_URL (mysql:…) is no address this release can use. "
+        "Fix: use sqlite:///path/to/file.db or postgresql://user:password@host/database"
     )
 
 

@@ -2,60 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approvals import AlreadySettled, Approval, Decision, NoSuchApproval, OutOfDate, Settled, Verdict
+from bot.domain.approvals import (
+    AlreadySettled,
+    Approval,
+    Decision,
+    NoSuchApproval,
+    OutOfDate,
+    Revision,
+    Settled,
+    Verdict,
+)
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import Claim, ModelStep, Origin, Question, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import Drawn
-from bot.errors import LostLease, NotFound, Stopped
-from bot.storage import schema
-from bot.storage.database import Database, open_sqlite
+from bot.errors import DatabaseError, LostLease, NotFound, Stopped
+from bot.storage import audit
+from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, BEN, HALL, message
+from tests.ledgers import Ledger, PostgresLedger, running, sqlite_ledger
+from tests.postgres import Server
 
 OTHER = ConversationKey("test", "w", "hall", "2")
 
 
-class Ledger:
-    """A turn log, its database, and a clock that stands still until it is moved."""
-
-    def __init__(self, path: Path) -> None:
-        self.time = 1_000_000.0
-        self.path = path
-        self.database = self._open()
-        self.log = SqlTurnLog(self.database)
-
-    def _open(self) -> Database:
-        return open_sqlite(f"sqlite:///{self.path}", clock=lambda: self.time)
-
-    async def restart(self) -> SqlTurnLog:
-        """The process dies and another one takes its place."""
-        await self.database.close()
-        self.database = self._open()
-        self.log = SqlTurnLog(self.database)
-        await self.log.adopt_orphans()
-        return self.log
-
-    async def running(self, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:
-        receipt = await self.log.enqueue(message(text, conversation=conversation))
-        (claim,) = await self.log.claim(1)
-        assert claim.turn_id == receipt.turn_id
-        return claim
-
-
-@pytest.fixture
-async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
-    ledger = Ledger(tmp_path / "turns.db")
-    await schema.upgrade(ledger.database)
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ledger]:
+    ledger: Ledger
+    if request.param == "sqlite":
+        ledger = await sqlite_ledger(tmp_path)
+    else:
+        postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+        ledger = PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
     yield ledger
-    await ledger.database.close()
+    await ledger.close()
 
 
 def approval(expires_in: float | None = 60.0) -> Approval:
@@ -82,7 +72,7 @@ async def test_a_message_becomes_a_turn_that_one_worker_gets(ledger: Ledger) -> 
     receipt = await ledger.log.enqueue(message("hi"))
     claims = await ledger.log.claim(8)
     assert [claim.turn_id for claim in claims] == [receipt.turn_id]
-    assert await ledger.log.claim(8) == []
+    assert await ledger.log.claim(8, {receipt.turn_id}) == []
 
 
 async def test_any_known_key_makes_a_message_a_redelivery(ledger: Ledger) -> None:
@@ -99,11 +89,12 @@ async def test_turns_of_one_conversation_are_claimed_one_at_a_time_in_order(ledg
     assert {claim.turn_id for claim in claims} == {first.turn_id, other.turn_id}
     assert second.ahead == 1
     await ledger.log.finish(next(c for c in claims if c.turn_id == first.turn_id), TurnStatus.DONE, [ANSWER], "")
-    assert [claim.turn_id for claim in await ledger.log.claim(8)] == [second.turn_id]
+    held = {claim.turn_id for claim in claims}
+    assert [claim.turn_id for claim in await ledger.log.claim(8, held)] == [second.turn_id]
 
 
 async def test_the_database_itself_refuses_two_active_turns_in_a_conversation(ledger: Ledger) -> None:
-    await ledger.running("one")
+    await running(ledger, "one")
     second = await ledger.log.enqueue(message("two"))
     force = sa.text("update turns set status = 'running' where id = :id").bindparams(id=second.turn_id)
     with pytest.raises(sa.exc.IntegrityError):
@@ -111,29 +102,29 @@ async def test_the_database_itself_refuses_two_active_turns_in_a_conversation(le
 
 
 async def test_a_clock_that_jumps_takes_no_turn_away_from_its_owner(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     ledger.time += 3600
-    assert await ledger.log.claim(8) == []
+    assert await ledger.log.claim(8, {claim.turn_id}) == []
     assert await ledger.log.renew([claim]) == frozenset({claim.turn_id})
     await ledger.log.append(claim, WANTS, [write(2)])
 
 
 async def test_what_a_dead_process_was_driving_is_claimed_after_the_next_start(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     log = await ledger.restart()
     (again,) = await log.claim(8)
     assert (again.turn_id, again.fence, again.recoveries) == (claim.turn_id, claim.fence + 1, 1)
 
 
 async def test_a_turn_handed_over_in_good_order_counts_as_no_recovery(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.release([claim])
     (again,) = await ledger.log.claim(8)
     assert again.recoveries == 0
 
 
 async def test_an_owner_that_was_replaced_can_write_nothing(ledger: Ledger) -> None:
-    old = await ledger.running()
+    old = await running(ledger)
     await ledger.log.append(old, WANTS, [write(2)])
     await ledger.log.begin(old, 2)
     await ledger.log.release([old])
@@ -151,11 +142,11 @@ async def test_an_owner_that_was_replaced_can_write_nothing(ledger: Ledger) -> N
     assert record.calls[0].status is StepStatus.UNKNOWN
     late = sa.text("select late_result from steps where n = 2")
     kept = await ledger.database.run(lambda connection: connection.execute(late).scalar_one())
-    assert "late" in kept
+    assert "late" in str(kept)
 
 
 async def test_after_a_crash_finished_calls_stay_safe_ones_run_again_and_others_are_unknown(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     calls = [write(2), write(3), reading(4), write(5)]
     await ledger.log.append(claim, WANTS, calls)
     await ledger.log.begin(claim, 2)
@@ -173,14 +164,14 @@ async def test_after_a_crash_finished_calls_stay_safe_ones_run_again_and_others_
 
 
 async def test_an_intent_can_be_written_once_by_one_owner(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     with pytest.raises(LostLease):
         await ledger.log.begin(claim, 2)
 
 
 async def test_recording_a_reply_twice_changes_nothing(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     asked = write(2, StepStatus.AWAITING, approval())
     first = await ledger.log.append(claim, WANTS, [asked])
     again = await ledger.log.append(claim, WANTS, [asked])
@@ -188,7 +179,7 @@ async def test_recording_a_reply_twice_changes_nothing(ledger: Ledger) -> None:
 
 
 async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     reply = ModelStep(
         1,
         Message(
@@ -218,7 +209,7 @@ async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
 
 
 async def test_parked_turns_are_nobodys_until_somebody_decides(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await ledger.log.park(claim) is None
     assert await ledger.log.claim(8) == []
@@ -228,7 +219,7 @@ async def test_parked_turns_are_nobodys_until_somebody_decides(ledger: Ledger) -
 
 
 async def test_a_turn_with_work_left_is_not_parked(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval()), reading(3)])
     record = await ledger.log.park(claim)
     assert record is not None
@@ -236,7 +227,7 @@ async def test_a_turn_with_work_left_is_not_parked(ledger: Ledger) -> None:
 
 
 async def test_a_decision_between_the_last_look_and_parking_is_not_lost(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
     record = await ledger.log.park(claim)
@@ -245,7 +236,7 @@ async def test_a_decision_between_the_last_look_and_parking_is_not_lost(ledger: 
 
 
 async def test_exactly_one_decision_counts(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, ANA, "no")) == Settled(Verdict.DENY)
     second = await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
@@ -254,17 +245,18 @@ async def test_exactly_one_decision_counts(ledger: Ledger) -> None:
 
 
 async def test_a_decision_on_another_revision_is_out_of_date(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA)) == OutOfDate()
 
 
 async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
     await ledger.log.park(claim)
     ledger.time += 3600
     assert await ledger.log.claim(8) == []
+    await ledger.log.take(claim.turn_id)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 59
     assert await ledger.log.claim(8) == []
@@ -276,25 +268,27 @@ async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger
 
 
 async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_noticed(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
     await ledger.log.park(claim)
+    await ledger.log.take(claim.turn_id)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 61
     assert isinstance(await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)), AlreadySettled)
 
 
 async def test_an_approval_without_a_limit_waits_for_ever(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(None))])
     await ledger.log.park(claim)
+    await ledger.log.take(claim.turn_id)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 10_000_000
     assert await ledger.log.claim(8) == []
 
 
 async def test_a_turn_that_nobody_drives_is_stopped_at_once(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await ledger.log.park(claim)
     assert await ledger.log.stop(claim.turn_id, BEN)
@@ -308,7 +302,7 @@ async def test_a_turn_that_nobody_drives_is_stopped_at_once(ledger: Ledger) -> N
 
 
 async def test_a_turn_that_is_being_stopped_starts_nothing_and_ends_as_cancelled(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2), write(3)])
     await ledger.log.begin(claim, 2)
     assert await ledger.log.stop(claim.turn_id, BEN)
@@ -321,19 +315,20 @@ async def test_a_turn_that_is_being_stopped_starts_nothing_and_ends_as_cancelled
 
 
 async def test_an_ended_turn_is_behind_until_it_has_been_drawn(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     assert await ledger.log.undrawn("test:", 8) == []
     record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
     log = await ledger.restart()
     assert await log.undrawn("test:", 8) == [claim.turn_id]
     assert await log.undrawn("test:w:other:", 8) == []
+    await log.take(claim.turn_id)
     await log.drawn(claim.turn_id, record.revision)
     assert await log.undrawn("test:", 8) == []
 
 
 async def test_a_drawing_that_failed_comes_again_when_its_time_has_come(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
     record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     await ledger.log.postpone(claim.turn_id, 30)
     assert await ledger.log.undrawn("test:", 8) == []
@@ -344,24 +339,25 @@ async def test_a_drawing_that_failed_comes_again_when_its_time_has_come(ledger: 
 
 
 async def test_a_message_that_waits_behind_another_is_to_be_drawn_as_waiting(ledger: Ledger) -> None:
-    await ledger.running("one")
+    await running(ledger, "one")
     second = await ledger.log.enqueue(message("two"))
     assert await ledger.log.undrawn("test:", 8) == [second.turn_id]
     assert (await ledger.log.view(second.turn_id)).ahead == 1
 
 
 async def test_references_are_kept_by_slot(ledger: Ledger) -> None:
-    claim = await ledger.running()
+    claim = await running(ledger)
+    assert await ledger.log.take(claim.turn_id) == {}
     await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
     await ledger.log.keep(claim.turn_id, Drawn("card", "m2"))
     await ledger.log.keep(claim.turn_id, Drawn("reply", "m3"))
-    assert await ledger.log.refs(claim.turn_id) == {"reply": "m3", "card": "m2"}
+    assert await ledger.log.take(claim.turn_id) == {"reply": "m3", "card": "m2"}
 
 
 async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None:
     for text in ("one", "two", "three"):
-        await ledger.log.finish(await ledger.running(text), TurnStatus.DONE, [ANSWER], "")
-    await ledger.running("four")
+        await ledger.log.finish(await running(ledger, text), TurnStatus.DONE, [ANSWER], "")
+    await running(ledger, "four")
     history = await ledger.log.history(HALL, 4, 2)
     assert [record.turn.question.text for record in history] == ["two", "three"]
     assert await ledger.log.latest("test:w:hall:") == HALL
@@ -369,7 +365,7 @@ async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None
 
 
 async def test_percent_signs_in_a_reach_mean_themselves(ledger: Ledger) -> None:
-    await ledger.running()
+    await running(ledger)
     assert await ledger.log.latest("test:w:%") is None
 
 
@@ -377,3 +373,229 @@ async def test_a_turn_that_does_not_exist_is_not_found(ledger: Ledger) -> None:
     with pytest.raises(NotFound):
         await ledger.log.view("nothing")
     assert not await ledger.log.stop("nothing", ANA)
+
+
+async def test_only_one_process_draws_a_turn_at_a_time(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    here, elsewhere = ledger.log, SqlTurnLog(ledger.database)
+    record = await here.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    await here.take(claim.turn_id)
+    assert await elsewhere.undrawn("test:", 8) == []
+    with pytest.raises(LostLease):
+        await elsewhere.take(claim.turn_id)
+    ledger.time += 16
+    assert await elsewhere.undrawn("test:", 8) == [claim.turn_id]
+    await elsewhere.take(claim.turn_id)
+    for late in (here.keep(claim.turn_id, Drawn("reply", "m1")), here.drawn(claim.turn_id, record.revision)):
+        with pytest.raises(LostLease):
+            await late
+    assert await here.hold([claim.turn_id]) == frozenset()
+    assert await elsewhere.hold([claim.turn_id]) == {claim.turn_id}
+
+
+async def test_a_turn_that_another_process_drives_is_not_drawn_here(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    with pytest.raises(LostLease):
+        await SqlTurnLog(ledger.database).take(claim.turn_id)
+    assert await ledger.log.take(claim.turn_id) == {}
+
+
+async def test_a_drawing_put_down_is_anybodys_at_once(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.take(claim.turn_id)
+    await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
+    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    await ledger.log.put_down(claim.turn_id)
+    assert await SqlTurnLog(ledger.database).take(claim.turn_id) == {"reply": "m1"}
+
+
+async def test_the_time_that_a_platform_asked_for_outlasts_a_change(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.postpone(claim.turn_id, 30)
+    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    assert await ledger.log.undrawn("test:", 8) == []
+    ledger.time += 31
+    assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
+
+
+async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothing(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other print", BEN))
+    assert not await ledger.log.revise(Revision("card-1", 1, {"a": 3}, "third print", BEN))
+    assert await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)) == OutOfDate()
+    assert await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA)) == Settled(Verdict.APPROVE)
+    step = (await ledger.log.resume(claim)).calls[0]
+    assert step.call.arguments == {"a": 2}
+    assert step.approval is not None
+    assert (step.approval.proposed, step.approval.revised_by) == ({"a": 1}, "Ben")
+    assert step.approval.fingerprint == "other print"
+    assert not await ledger.log.revise(Revision("card-1", 2, {"a": 4}, "late print", BEN))
+
+
+async def test_transactions_that_are_run_twice_do_what_they_do_once(ledger: Ledger) -> None:
+    """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
+    run_once = ledger.database.run_once
+
+    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
+        await run_once(transaction)
+        return await run_once(transaction)
+
+    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
+    receipt = await ledger.log.enqueue(message("hi"))
+    assert (receipt.redelivery, receipt.ahead) == (False, 0)
+    (claim,) = await ledger.log.claim(8)
+    await ledger.log.append(claim, WANTS, [write(2), write(3, StepStatus.AWAITING, approval())])
+    await ledger.log.begin(claim, 2)
+    record = await ledger.log.end(claim, 2, StepStatus.DONE, result())
+    assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.AWAITING]
+    assert await ledger.log.park(claim) is None
+    assert await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, ANA, "no")) == Settled(Verdict.DENY)
+    (claim,) = await ledger.log.claim(8)
+    record = await ledger.log.resume(claim)
+    assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.DENIED]
+    record = await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], "")
+    assert record.turn.status is TurnStatus.DONE
+    assert len(record.steps) == 4
+    second = await ledger.log.enqueue(message("again"))
+    await ledger.log.stop(second.turn_id, BEN)
+    assert (await ledger.log.view(second.turn_id)).turn.status is TurnStatus.CANCELLED
+    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+
+
+async def test_a_claim_whose_answer_was_lost_is_made_again_at_once(ledger: Ledger) -> None:
+    receipt = await ledger.log.enqueue(message("hi"))
+    await ledger.log.claim(8)
+    (again,) = await ledger.log.claim(8, frozenset())
+    assert again.turn_id == receipt.turn_id
+
+
+async def test_a_job_is_done_once_in_its_time_by_whoever_comes_first(ledger: Ledger) -> None:
+    elsewhere = SqlTurnLog(ledger.database)
+    took = await asyncio.gather(*(log.take_job("tidy", 60) for log in (ledger.log, elsewhere, ledger.log)))
+    assert sorted(took) == [False, False, True]
+    ledger.time += 59
+    assert not await elsewhere.take_job("tidy", 60)
+    ledger.time += 2
+    assert await elsewhere.take_job("tidy", 60)
+    assert not await ledger.log.take_job("tidy", 60)
+
+
+async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(ledger: Ledger) -> None:
+    for text in ("one", "two", "three"):
+        claim = await running(ledger, text)
+        record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+        if text != "three":
+            await ledger.log.take(claim.turn_id)
+            await ledger.log.drawn(claim.turn_id, record.revision)
+    assert await ledger.log.delete_old(30 * 86400, 500) == 0
+    ledger.time += 31 * 86400
+    assert [await ledger.log.delete_old(30 * 86400, 1) for _ in range(3)] == [1, 1, 0]
+    assert [view.turn.question.text for view in await ledger.log.recent(HALL, 9)] == ["three"]
+
+
+async def test_a_deleted_conversation_takes_everything_along_but_the_audit(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert not await ledger.log.delete_conversation(HALL, BEN)
+    await ledger.log.stop(claim.turn_id, BEN)
+    await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
+    assert await ledger.log.delete_conversation(HALL, BEN)
+    assert not await ledger.log.delete_conversation(HALL, BEN)
+
+    def left(connection: sa.Connection) -> dict[str, int]:
+        count = sa.func.count()
+        return {
+            table.name: connection.execute(sa.select(count).select_from(table)).scalar_one()
+            for table in metadata.sorted_tables
+        }
+
+    counts = await ledger.database.run(left)
+    assert {name for name, rows in counts.items() if rows} == {"audit"}
+    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    assert [row["kind"] for row in rows] == ["asked", "stopped", "deleted conversation"]
+
+
+def executed(statement: sa.TextClause, connection: sa.Connection) -> None:
+    connection.execute(statement)
+
+
+async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_change(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    await ledger.log.begin(claim, 2)
+    await ledger.log.end(claim, 2, StepStatus.DONE, result("a secret answer"))
+    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    assert [(row["kind"], row["actor"]) for row in rows] == [
+        ("asked", "test:ana"),
+        ("decided", "test:ana"),
+        ("started", "countersign"),
+        ("ended", "countersign"),
+    ]
+    assert "secret" not in str(rows)
+    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+    for forbidden in ("update audit set actor = 'test:ben' where seq = 2", "delete from audit where seq = 2"):
+        with pytest.raises((sa.exc.DBAPIError, DatabaseError), match="append-only"):
+            await ledger.database.run(partial(executed, sa.text(forbidden)))
+
+    def forge(connection: sa.Connection) -> None:
+        drop = "drop trigger audit_is_never_changed" if connection.dialect.name == "sqlite" else None
+        connection.exec_driver_sql(drop or "drop trigger audit_is_append_only on audit")
+        connection.exec_driver_sql("update audit set actor = 'test:ben' where seq = 2")
+
+    await ledger.database.run(forge)
+    assert await ledger.database.run(audit.first_that_does_not_fit) == 2
+
+
+async def test_what_no_database_can_store_as_text_is_stored_all_the_same(ledger: Ledger) -> None:
+    strange = 'NUL \0, half a pair \ud800, backslash u0000 \\u0000, "quotes"'
+    claim = await running(ledger, strange)
+    call = ToolStep(2, ToolCall("c2", "s__read", {"text": strange}), None, StepStatus.FAILED, result=result(strange))
+    await ledger.log.append(claim, ModelStep(1, assistant(strange), StopReason.TOOLS), [call])
+    record = await ledger.log.finish(claim, TurnStatus.FAILED, [], strange)
+    assert record.turn.question.text == strange
+    assert record.calls[0].call.arguments == {"text": strange}
+    assert record.calls[0].result == result(strange)
+    assert record.turn.failure.startswith("NUL \ufffd, half a pair ?, backslash u0000 \\u0000")
+
+
+async def test_conversations_messages_and_tool_calls_can_be_read_as_views(ledger: Ledger) -> None:
+    claim = await running(ledger, "save it \0")
+    await ledger.log.append(claim, WANTS, [write(2)])
+
+    def read(connection: sa.Connection) -> tuple[list[object], list[object], list[object]]:
+        return (
+            [tuple(row) for row in connection.exec_driver_sql("select id, title, status from conversation_states")],
+            [tuple(row) for row in connection.exec_driver_sql("select role, output_index from messages order by 2")],
+            [tuple(row) for row in connection.exec_driver_sql("select item_id, type, name, status from tool_calls")],
+        )
+
+    conversations, messages, calls = await ledger.database.run(read)
+    assert conversations == [(str(HALL), "save it \ufffd", "STREAMING")]
+    assert messages == [("user", 0), ("assistant", 1)]
+    assert calls == [("c2", "mcp", "s__write", "ready")]
+    await ledger.log.begin(claim, 2)
+    await ledger.log.end(claim, 2, StepStatus.DONE, result())
+    await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
+    conversations, messages, calls = await ledger.database.run(read)
+    assert conversations == [(str(HALL), "save it \ufffd", "COMPLETED")]
+    assert messages == [("user", 0), ("assistant", 1), ("assistant", 3)]
+    assert calls == [("c2", "mcp", "s__write", "done")]
+
+
+async def test_one_message_handed_in_by_two_processes_is_one_turn(ledger: Ledger) -> None:
+    elsewhere = SqlTurnLog(ledger.database)
+    same = message("hi", "event-1", "message-1")
+    again = message("hi", "message-1", "event-2")
+    receipts = await asyncio.gather(*(log.enqueue(m) for log in (ledger.log, elsewhere) for m in (same, again)))
+    assert len({receipt.turn_id for receipt in receipts}) == 1
+    assert sorted(receipt.redelivery for receipt in receipts) == [False, True, True, True]
+
+
+async def test_of_many_clicks_at_once_exactly_one_decides(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    clicks = [Decision("card-1", 1, verdict, by) for verdict in Verdict for by in (ANA, BEN)] * 3
+    settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
+    assert sum(isinstance(each, Settled) for each in settled) == 1

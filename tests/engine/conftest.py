@@ -12,7 +12,8 @@ from bot.engine.admission import Admission
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.storage import schema
-from bot.storage.database import Database, open_sqlite
+from bot.storage.database import Database
+from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
 
@@ -60,7 +61,7 @@ class House:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = [1_000_000.0]
     read: Callable[[], float] = lambda: clock[0]  # noqa: E731
-    database = open_sqlite(f"sqlite:///{tmp_path / 'turns.db'}", clock=read)
+    database = open_sqlite(tmp_path / "turns.db", clock=read)
     await schema.upgrade(database)
     yield House(database, SqlTurnLog(database), clock)
     await database.close()

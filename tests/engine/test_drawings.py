@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 from bot.domain.turns import TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
-from bot.errors import DatabaseError, DeliveryFailed
+from bot.errors import DatabaseUnavailable, DeliveryFailed
 from tests.engine.conftest import House
 from tests.fakes.parts import RecordingSurface, ask_for, call, message, running, say, tool, until
 
@@ -16,7 +16,9 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: 
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: 7.0 in house.pauses)
+        await until(lambda: len(house.surface.trouble) < 2)
+        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+        assert await house.log.undrawn("test:", 1) == [] or not house.surface.trouble
         house.clock[0] += 8
         await until(lambda: not house.surface.trouble)
         house.clock[0] += 8
@@ -76,7 +78,7 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(house: House) -> N
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await until(lambda: bool(house.surface.views) and not engine._worker._held and not engine._drawings._tasks)
-    assert await house.log.refs(receipt.turn_id) == {"reply": f"ref-{receipt.turn_id}"}
+    assert await house.log.take(receipt.turn_id) == {"reply": f"ref-{receipt.turn_id}"}
 
 
 async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(house: House) -> None:
@@ -85,7 +87,7 @@ async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(h
 
     async def append(*arguments: object) -> object:
         if away[0]:
-            raise DatabaseError("The database is gone.", "bring it back")
+            raise DatabaseUnavailable("The database is gone.", "bring it back")
         return await original(*arguments)  # type: ignore[arg-type]
 
     house.log.append = append  # type: ignore[method-assign, assignment]

@@ -1,65 +1,128 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
+from bot.domain.turns import Question
 from bot.errors import DatabaseError
 from bot.storage import schema
-from bot.storage.database import open_sqlite
+from bot.storage.database import Database
+from bot.storage.opening import open_database
 from bot.storage.tables import metadata
+from bot.storage.turn_log import SqlTurnLog
+from tests.postgres import Server
 
 
-async def test_the_migrations_make_the_tables_that_the_code_uses(tmp_path: Path) -> None:
-    database = open_sqlite(f"sqlite:///{tmp_path / 'a.db'}")
-    await schema.upgrade(database)
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    """A database of each kind with nothing in it."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'a.db'}"
+    else:
+        postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+        url = await asyncio.to_thread(postgres.empty)
+    database = open_database(url)
+    yield database
+    await database.close()
+
+
+async def test_the_migrations_make_the_tables_that_the_code_uses(empty: Database) -> None:
+    await schema.upgrade(empty)
 
     def differences(connection: sa.Connection) -> list[object]:
         return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata))
 
-    assert await database.run_once(differences) == []
-    assert await schema.current(database) == schema.head()
-    await database.close()
+    assert await empty.run_once(differences) == []
+    assert await schema.current(empty) == schema.head()
 
 
-async def test_upgrading_twice_does_no_harm(tmp_path: Path) -> None:
-    database = open_sqlite(f"sqlite:///{tmp_path / 'a.db'}")
-    await schema.upgrade(database)
-    await schema.upgrade(database)
-    assert await schema.current(database) == schema.head()
-    await database.close()
+async def test_many_processes_may_upgrade_at_once(empty: Database) -> None:
+    await asyncio.gather(*(schema.upgrade(empty) for _ in range(4)))
+    await schema.upgrade(empty)
+    assert await schema.current(empty) == schema.head()
 
 
-async def test_a_database_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
-    database = open_sqlite(f"sqlite:///{tmp_path / 'a.db'}")
-    await schema.upgrade(database)
+async def test_a_database_of_a_later_release_is_left_alone(empty: Database) -> None:
+    await schema.upgrade(empty)
     later = sa.text("update alembic_version set version_num = '9999'")
-    await database.run(lambda connection: connection.execute(later))
+    await empty.run(lambda connection: connection.execute(later))
     with pytest.raises(DatabaseError, match="which a later release made"):
-        await schema.upgrade(database)
-    await database.close()
+        await schema.upgrade(empty)
+
+
+async def test_every_migration_can_be_taken_back(empty: Database) -> None:
+    await schema.upgrade(empty)
+
+    def down(connection: sa.Connection) -> list[str]:
+        config = Config()
+        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+        return sa.inspect(connection).get_table_names()
+
+    assert await empty.run_once(down) == ["alembic_version"]
+    await schema.upgrade(empty)
+
+
+async def test_turns_written_by_the_first_release_are_read(empty: Database) -> None:
+    """A question's body as the first schema wrote it, before calls could be run by hand."""
+    await schema.upgrade(empty)
+    question = '{"v": 1, "text": "hello?", "attachments": [], "context": []}'
+
+    def write(connection: sa.Connection) -> None:
+        for table, row in (
+            ("conversations", {"key": "test:w:hall:1", "last_seq": 1, "created_at": 0, "updated_at": 0}),
+            (
+                "turns",
+                {
+                    "id": "t1",
+                    "conversation": "test:w:hall:1",
+                    "seq": 1,
+                    "status": "queued",
+                    "author_id": "ana",
+                    "author_name": "Ana",
+                    "question": question,
+                    "created_at": 0,
+                },
+            ),
+            ("deliveries", {"turn_id": "t1", "wanted": 0}),
+        ):
+            names = ", ".join(row)
+            values = ", ".join(f":{name}" for name in row)
+            connection.execute(sa.text(f"insert into {table} ({names}) values ({values})"), row)
+
+    await empty.run(write)
+    log = SqlTurnLog(empty)
+    (claim,) = await log.claim(1)
+    assert (await log.resume(claim)).turn.question == Question("hello?")
 
 
 async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     file.write_text("these are my notes, not a database " * 40)
     with pytest.raises(DatabaseError, match="cannot be opened"):
-        open_sqlite(f"sqlite:///{file}")
+        open_database(f"sqlite:///{file}")
     assert file.read_text().startswith("these are my notes")
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "postgresql://localhost/x"])
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://user:secret@host/x"])
 def test_an_address_this_release_cannot_use_is_refused_with_the_fix(url: str) -> None:
     with pytest.raises(DatabaseError) as caught:
-        open_sqlite(url)
-    assert caught.value.fix == "use sqlite:///path/to/file.db"
+        open_database(url)
+    assert caught.value.fix == "use sqlite:///path/to/file.db or postgresql://user:password@host/database"
+    assert "secret" not in str(caught.value)
 
 
 async def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    database = open_sqlite(f"sqlite:///{tmp_path / 'data' / 'a.db'}")
+    database = open_database(f"sqlite:///{tmp_path / 'data' / 'a.db'}")
     await schema.upgrade(database)
     await database.close()
     assert (tmp_path / "data" / "a.db").stat().st_mode & 0o777 == 0o600

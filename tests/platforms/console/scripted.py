@@ -122,6 +122,7 @@ class ScriptedEngine:
         self.received: list[InboundMessage] = []
         self.decisions: list[Decision] = []
         self.stops: list[str] = []
+        self.repeated: list[tuple[str, str, int]] = []
         self.answers: list[Settlement] = []
         """What `decide` says, in order; then it accepts everything."""
         self.refusals: list[CountersignError] = []
@@ -166,6 +167,14 @@ class ScriptedEngine:
         await asyncio.wait((self._tasks[turn_id],))
         await self.turns[turn_id].end(status=TurnStatus.CANCELLED)
         return True
+
+    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+        self.repeated.append(("again", turn_id, n))
+        return await self.receive(dataclasses.replace(self.received[0], text="Run it again", author=by))
+
+    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+        self.repeated.append(("check", turn_id, n))
+        return await self.receive(dataclasses.replace(self.received[0], text="Check it", author=by))
 
     async def close(self) -> None:
         for task in self._tasks.values():

@@ -2,18 +2,23 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+Json = sa.JSON()
+CLOCK = """
+create or replace function countersign_now() returns double precision
+language sql volatile as 'select extract(epoch from clock_timestamp())::double precision'
+"""
 
 
 def upgrade() -> None:
     """Apply."""
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(CLOCK)
     op.create_table(
         "conversations",
         sa.Column("key", sa.Text(), nullable=False),

@@ -1,0 +1,27 @@
+"""What one process calls to the others: hints, which may be lost, that a row has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """There may be a turn to claim or a drawing to make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Somebody has decided something about this turn."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopWanted:
+    """Somebody wants this turn stopped."""
+
+    turn_id: str
+
+
+Ring = Look | Decided | StopWanted

@@ -1,0 +1,68 @@
+"""Work that is due again and again: done once in its time, by whichever process comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from bot.errors import DatabaseUnavailable
+from bot.ports import TurnLog
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+DAY_SECONDS = 86400.0
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do every so many seconds. A crash in the middle skips one round."""
+
+    name: str
+    every: float
+    do: Callable[[], Awaitable[None]]
+
+
+class Schedule:
+    """Does the jobs that are due, one after the other, until cancelled."""
+
+    def __init__(
+        self,
+        turn_log: TurnLog,
+        jobs: Sequence[Job],
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._log = turn_log
+        self._jobs = jobs
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Look what is due, do it, look again."""
+        while self._jobs:
+            for job in self._jobs:
+                await self._do_if_due(job)
+            await self._pause(LOOK_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - jitter is no secret
+
+    async def _do_if_due(self, job: Job) -> None:
+        try:
+            if await self._log.take_job(job.name, job.every):
+                await job.do()
+        except DatabaseUnavailable:
+            return  # the database itself says once that it is away
+        except Exception:  # one job's failure must not keep the others from being done
+            log.exception("the job %r failed", job.name)
+
+
+def retention(turn_log: TurnLog, days: float) -> Job:
+    """Deletes turns that ended more than `days` ago, once an hour, in batches."""
+
+    async def delete() -> None:
+        while (deleted := await turn_log.delete_old(days * DAY_SECONDS, BATCH)) > 0:
+            log.info("deleted %d turns that ended more than %g days ago", deleted, days)
+
+    return Job("retention", 3600.0, delete)

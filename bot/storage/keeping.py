@@ -1,0 +1,70 @@
+"""What is done to the database beside the turns: jobs that are due, old conversations, deletion."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.storage import audit
+from bot.storage.clock import now
+from bot.storage.endings import NOBODY
+from bot.storage.inserting import Insert
+from bot.storage.tables import LIVE, conversations, deliveries, jobs, turns
+
+_add_job = Insert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
+_take_job = (
+    jobs.update()
+    .where(jobs.c.name == bindparam("job"), jobs.c.due_at <= now())
+    .values(due_at=now() + bindparam("seconds"))
+    .returning(jobs.c.name)
+)
+_old = (
+    sa.select(turns.c.id)
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(
+        turns.c.status.not_in(LIVE),
+        turns.c.ended_at < now() - bindparam("seconds"),
+        deliveries.c.drawn >= deliveries.c.wanted,
+    )
+    .order_by(turns.c.ended_at)
+    .limit(bindparam("limit"))
+)
+_delete_turns = turns.delete().where(turns.c.id.in_(bindparam("ids", expanding=True))).returning(turns.c.conversation)
+_delete_empty = conversations.delete().where(
+    conversations.c.key.in_(bindparam("keys", expanding=True)),
+    ~sa.exists().where(turns.c.conversation == conversations.c.key),
+)
+_delete_conversation = (
+    conversations.delete().where(conversations.c.key == bindparam("k")).returning(conversations.c.key)
+)
+_live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), turns.c.status.in_(LIVE)).limit(1)
+
+
+def take_job(connection: sa.Connection, name: str, seconds: float) -> bool:
+    """Whether this process is the one to do the job now; it is due again `seconds` from now."""
+    if connection.execute(_take_job, {"job": name, "seconds": seconds}).first() is not None:
+        return True
+    connection.execute(_add_job.on(connection), {"name": name})
+    return connection.execute(_take_job, {"job": name, "seconds": seconds}).first() is not None
+
+
+def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
+    """Delete up to `limit` turns that ended longer ago than that and whose end has been seen; how many there were."""
+    ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
+    if ids:
+        keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
+        connection.execute(_delete_empty, {"keys": list(keys)})
+        audit.record(connection, "deleted old turns", NOBODY, count=len(ids))
+    return len(ids)
+
+
+def delete_conversation(connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
+    """Delete a conversation with everything of it but the audit. False if there is none, or a turn of it is live."""
+    key = str(conversation)
+    if connection.execute(_live_in, {"k": key}).first() is not None:
+        return False
+    if connection.execute(_delete_conversation, {"k": key}).first() is None:
+        return False
+    audit.record(connection, "deleted conversation", by.principal, conversation=key)
+    return True

@@ -1,0 +1,198 @@
+"""SQLite: one connection, one thread that commits what has queued up in one transaction.
+
+Group commit makes `synchronous=FULL` affordable: sixty-four conversations pay for one sync to disk, not for
+sixty-four.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from bot.errors import DatabaseError
+from bot.storage.clock import FUNCTION
+from bot.storage.database import Database, heard
+
+T = TypeVar("T")
+
+_BUSY_MILLISECONDS = 5000
+_LARGEST_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A transaction and the future that waits for it."""
+
+    work: Callable[[sa.Connection], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a transaction went: `error` or else `result`."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class SqliteDatabase(Database):
+    """A database file. `clock` gives epoch seconds and is what SQL's `now()` returns."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(str(path))
+        self._clock = clock
+        self._engine = sa.create_engine(
+            sa.URL.create("sqlite", database=str(path)),
+            hide_parameters=True,  # what people said has no place in an error
+            poolclass=sa.StaticPool,
+            connect_args={"check_same_thread": False},
+        )
+        sa.event.listen(self._engine, "connect", self._prepare)
+        sa.event.listen(self._engine, "begin", _begin_immediate)
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="database", daemon=True)
+        self._thread.start()
+
+    async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
+        """Run one transaction, together with whatever else is waiting, without trying again."""
+        if self._closed:
+            raise DatabaseError(f"The database {self.name} is closed.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        future.add_done_callback(heard)
+        self._jobs.put(_Job(transaction, loop, future))
+        return await asyncio.shield(future)
+
+    async def close(self) -> None:
+        """Finish what was asked for and close the connection."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def passing(self, error: DBAPIError) -> bool:
+        """Locked by another program, or no room on the disk for now."""
+        reason = str(error.orig).lower()
+        return any(word in reason for word in ("locked", "busy", "full", "disk i/o"))
+
+    def fix(self, reason: str) -> str:
+        """What a person can do about it."""
+        if "full" in reason:
+            return "free some space on its disk"
+        if "locked" in reason or "busy" in reason:
+            return "see which other program has the file open"
+        return "check the file, its folder and its disk"
+
+    # ------------------------------------------------------------------ in the thread
+
+    def _work(self) -> None:
+        while jobs := self._next_batch():
+            _hand_out(jobs, self._commit(jobs))
+        self._engine.dispose()
+
+    def _next_batch(self) -> Sequence[_Job]:
+        """Everything that waits, at least one; nothing when the database is closed."""
+        batch: list[_Job] = []
+        with contextlib.suppress(Empty):
+            job = self._jobs.get()
+            while job is not None:
+                batch.append(job)
+                if len(batch) == _LARGEST_BATCH:
+                    return batch
+                job = self._jobs.get_nowait()
+            # Closing: what came before it is finished first.
+            if batch:
+                self._jobs.put(None)
+        return batch
+
+    def _commit(self, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
+        attempt = _alone if len(jobs) == 1 else _beside_others
+        try:
+            with self._engine.begin() as connection:
+                return [attempt(connection, job) for job in jobs]
+        except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
+            if len(jobs) == 1:
+                return [_Outcome(error=error)]
+            # Nothing of the batch happened; on its own each finds out what is wrong with it.
+            return [outcome for job in jobs for outcome in self._commit([job])]
+
+    def _prepare(self, connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        connection.create_function(FUNCTION, 0, self._clock)
+        for pragma in (
+            "journal_mode=wal",
+            "synchronous=full",
+            f"busy_timeout={_BUSY_MILLISECONDS}",
+            "foreign_keys=on",
+        ):
+            connection.execute(f"pragma {pragma}")
+
+
+def open_sqlite(path: Path, *, clock: Callable[[], float] = time.time) -> SqliteDatabase:
+    """Open a database file, making it and its folder. Raises DatabaseError if the place cannot be used."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The rows hold what people said: nobody else on the machine needs them.
+        if not path.exists():
+            path.touch(mode=0o600)
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("pragma schema_version")
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseError(
+            f"The database {path} cannot be opened: {error}.", "check the folder and DATABASE_URL"
+        ) from error
+    return SqliteDatabase(path, clock=clock)
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("begin immediate")
+
+
+def _alone(connection: sa.Connection, job: _Job) -> _Outcome:
+    return _Outcome(job.work(connection))
+
+
+def _beside_others(connection: sa.Connection, job: _Job) -> _Outcome:
+    """One of a batch: its failure undoes its own writes and nobody else's."""
+    connection.exec_driver_sql("savepoint job")
+    try:
+        outcome = _Outcome(job.work(connection))
+    except Exception as error:  # noqa: BLE001 - whoever asked gets it
+        connection.exec_driver_sql("rollback to job")
+        outcome = _Outcome(error=error)
+    connection.exec_driver_sql("release job")
+    return outcome
+
+
+def _hand_out(jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
+    """Tell whoever asked, one wake-up for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Job, _Outcome]]] = {}
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        by_loop.setdefault(job.loop, []).append((job, outcome))
+    for loop, pairs in by_loop.items():
+        # A loop that has closed meanwhile has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, pairs)
+
+
+def _settle(pairs: Sequence[tuple[_Job, _Outcome]]) -> None:
+    for job, outcome in pairs:
+        if job.future.done():
+            continue
+        if outcome.error is not None:
+            job.future.set_exception(outcome.error)
+        else:
+            job.future.set_result(outcome.result)

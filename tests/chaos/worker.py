@@ -1,0 +1,134 @@
+"""One worker process of the chaos run: the real engine, a model and a tool that do next to nothing, and files in which
+what reached the world is written down: `python -m tests.chaos.worker DATABASE_URL FOLDER`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
+from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.tools import Annotations, Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.engine.admission import Admission
+from bot.engine.engine import Engine
+from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.ports import CallContext
+from bot.storage.address import PostgresServer
+from bot.storage.doorbell import listen
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.turn_log import SqlTurnLog
+
+READ = Tool("s__read", "s", "read", annotations=Annotations(read_only=True), trusted=True)
+WRITE = Tool("s__write", "s", "write", annotations=Annotations(read_only=False), trusted=True)
+ASK = Tool("s__ask", "s", "ask", annotations=Annotations(read_only=False), trusted=True)
+POLICIES = Policies(
+    servers={"s": ServerPolicy({"read": ApprovalPolicy.ALWAYS_ALLOW, "write": ApprovalPolicy.ALWAYS_ALLOW})}
+)
+APPROVER = Author("chaos", "ana", "Ana")
+
+
+class Ledger:
+    """A file that several processes append whole lines to, one write each."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, line: str) -> None:
+        os.write(self._file, f"{line}\n".encode())
+
+
+class Model:
+    """Asks for the tools that the question names, all at once, then answers."""
+
+    capabilities = Capabilities()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        await asyncio.sleep(random.uniform(0, 0.05))
+        if request.messages[-1].role is Role.TOOL:
+            yield Completion(assistant("Done."), StopReason.ANSWERED)
+        else:
+            names = request.messages[-1].text.split()[1:]
+            calls = [ToolCall(f"c{n}", f"s__{name}", {"n": n}) for n, name in enumerate(names)]
+            yield Completion(assistant("", *calls), StopReason.TOOLS)
+
+    async def close(self) -> None:
+        pass
+
+
+class World:
+    """Tools whose effects are written down: what is in the file has happened."""
+
+    def __init__(self, effects: Ledger) -> None:
+        self._effects = effects
+
+    async def offer(self) -> ToolSet:
+        return ToolSet((READ, WRITE, ASK))
+
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        await asyncio.sleep(random.uniform(0, 0.1))
+        self._effects.write(f"{tool.original_name} {context.key}")
+        await asyncio.sleep(random.uniform(0, 0.1))
+        return Returned(ToolResult(call.id, (TextPart("ok"),)))
+
+
+class Wall:
+    """A surface on which every drawing is a line."""
+
+    reach = "chaos:"
+    pace = 0.1
+
+    def __init__(self, drawings: Ledger) -> None:
+        self._drawings = drawings
+
+    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        self._drawings.write(f"{view.turn.id} {view.turn.status.value}")
+        yield Drawn("reply", refs.get("reply", f"message-{os.getpid()}"))
+
+    async def tell(self, audience: Audience, notice: Notice) -> None:
+        pass
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        return Member(author)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        return b""
+
+
+def engine_on(url: str, folder: Path) -> tuple[PostgresDatabase, Engine]:
+    """The database and the engine of one process."""
+    server = PostgresServer(url)
+    database = PostgresDatabase(server)
+    engine = Engine(
+        SqlTurnLog(database, functools.partial(listen, server)),
+        Model(),
+        World(Ledger(folder / "effects")),
+        [Wall(Ledger(folder / "drawings"))],
+        admission=Admission(POLICIES),
+        signatories=Signatories(admins=frozenset({APPROVER.principal})),
+    )
+    return database, engine
+
+
+async def work(url: str, folder: Path) -> None:
+    """Drive turns until SIGTERM."""
+    database, engine = engine_on(url, folder)
+    running = asyncio.create_task(engine.run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    await asyncio.gather(running, return_exceptions=True)
+    await database.close()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(filename=str(Path(sys.argv[2]) / "log"), level="INFO", format="%(process)d %(message)s")
+    asyncio.run(work(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.approvals import Decision, Verdict
+from bot.domain.messages import ToolCall
+from bot.domain.tools import OutcomeUnknown, ToolOutcome
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.errors import NotFound
+from bot.ports import CallContext
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, running, say, tool, words
+
+
+async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
+    return OutcomeUnknown("No answer within 30 s.")
+
+
+def asked(view: TurnView) -> ToolStep | None:
+    waiting = (each for each in view.steps if isinstance(each, ToolStep) and each.status is StepStatus.AWAITING)
+    return next(waiting, None)
+
+
+async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_signature(house: House) -> None:
+    house.toolbox.add(tool("notes__add"), lost)
+    house.allow("notes__add")
+    house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        await house.surface.ended(first.turn_id)
+        house.toolbox.add(tool("notes__add"), answers_ok)
+        again = await engine.again(first.turn_id, 2, ANA)
+        assert (await engine.again(first.turn_id, 2, ANA)).turn_id == again.turn_id
+        view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        step = asked(view)
+        assert step is not None
+        assert step.approval is not None
+        assert len(house.toolbox.calls) == 1
+        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        view = await house.surface.ended(again.turn_id)
+    assert view.turn.status is TurnStatus.DONE
+    assert view.turn.question.text == "Run add again"
+    assert house.toolbox.calls[1][:2] == ("notes__add", {"text": "milk"})
+    assert len(house.model.requests) == 2
+
+
+async def test_the_next_question_knows_what_was_run_by_hand(house: House) -> None:
+    house.toolbox.add(tool("notes__read", read_only=True), lost)
+    house.allow("notes__read")
+    house.model.script = [ask_for(call("notes__read")), say("Lost."), say("Fine.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("read"))
+        await house.surface.ended(first.turn_id)
+        house.toolbox.add(tool("notes__read", read_only=True), answers_ok)
+        again = await engine.again(first.turn_id, 2, ANA)
+        view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        step = asked(view)
+        assert step is not None
+        assert step.approval is not None
+        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await house.surface.ended(again.turn_id)
+        await house.surface.ended((await engine.receive(message("and?"))).turn_id)
+    assert "(A person ran this by hand. notes__read: ok)" in words(house.model.requests[2])
+
+
+async def test_checking_asks_the_model_to_look_and_not_to_repeat(house: House) -> None:
+    house.toolbox.add(tool("notes__add"), lost)
+    house.allow("notes__add")
+    house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know."), say("It is there.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        await house.surface.ended(first.turn_id)
+        view = await house.surface.ended((await engine.check(first.turn_id, 2, ANA)).turn_id)
+    assert 'notes__add with {"text": "milk"} was sent' in view.turn.question.text
+    assert "Do not repeat the call." in words(house.model.requests[2])[-1]
+
+
+async def test_what_succeeded_or_was_never_there_is_not_run_again(house: House) -> None:
+    house.toolbox.add(tool("notes__add"))
+    house.allow("notes__add")
+    house.model.script = [ask_for(call("notes__add")), say("Saved.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        await house.surface.ended(first.turn_id)
+        for n in (1, 2, 7):
+            with pytest.raises(NotFound):
+                await engine.again(first.turn_id, n, ANA)

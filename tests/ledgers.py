@@ -1,0 +1,108 @@
+"""A turn log on each database, with a clock that stands still until it is moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import psycopg
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Claim
+from bot.storage import schema
+from bot.storage.address import PostgresServer
+from bot.storage.database import Database
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.sqlite import open_sqlite
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import HALL, message
+
+START = 1_000_000.0
+
+
+class Ledger(Protocol):
+    """A turn log under test: `log` is the present process's."""
+
+    database: Database
+    log: SqlTurnLog
+
+    @property
+    def time(self) -> float: ...
+
+    @time.setter
+    def time(self, seconds: float) -> None: ...
+
+    async def restart(self) -> SqlTurnLog:
+        """The process dies and another takes its place, as soon as anybody may."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SqliteLedger:
+    """One process, one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.time = START
+        self._path = path
+        self.database: Database = self._open()
+        self.log = SqlTurnLog(self.database)
+
+    def _open(self) -> Database:
+        return open_sqlite(self._path, clock=lambda: self.time)
+
+    async def restart(self) -> SqlTurnLog:
+        await self.database.close()
+        self.database = self._open()
+        self.log = SqlTurnLog(self.database)
+        await self.log.adopt_orphans()
+        return self.log
+
+    async def close(self) -> None:
+        await self.database.close()
+
+
+class PostgresLedger:
+    """Any number of processes, one server. A dead process's turns are anybody's when its lease has run out."""
+
+    def __init__(self, address: str) -> None:
+        self._clock = psycopg.connect(address, autocommit=True)
+        self.database: Database = PostgresDatabase(PostgresServer(address))
+        self.log = SqlTurnLog(self.database)
+        self.time = START
+
+    @property
+    def time(self) -> float:
+        return self._time
+
+    @time.setter
+    def time(self, seconds: float) -> None:
+        self._time = seconds
+        self._clock.execute("update test_clock set at = %s", [seconds])
+
+    async def restart(self) -> SqlTurnLog:
+        self.time += 16
+        self.log = SqlTurnLog(self.database)
+        return self.log
+
+    def another(self) -> SqlTurnLog:
+        """The log of another process."""
+        return SqlTurnLog(self.database)
+
+    async def close(self) -> None:
+        await self.database.close()
+        self._clock.close()
+
+
+async def sqlite_ledger(folder: Path) -> SqliteLedger:
+    ledger = SqliteLedger(folder / "turns.db")
+    await schema.upgrade(ledger.database)
+    return ledger
+
+
+async def running(ledger: Ledger, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:
+    """A turn that the present process drives."""
+    receipt = await ledger.log.enqueue(message(text, conversation=conversation))
+    (claim,) = await ledger.log.claim(1)
+    assert claim.turn_id == receipt.turn_id
+    return claim

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.rings import Decided, Look, Ring, StopWanted
+from bot.domain.turns import TurnStatus
+from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.storage.address import PostgresServer, read_address
+from bot.storage.doorbell import listen, read_ring
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import ANA, message, until
+from tests.postgres import Server, running_server
+
+
+@pytest.fixture
+async def address(request: pytest.FixtureRequest) -> str:
+    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    return await asyncio.to_thread(server.fresh)
+
+
+@pytest.fixture
+async def database(address: str) -> AsyncIterator[PostgresDatabase]:
+    database = PostgresDatabase(PostgresServer(address))
+    yield database
+    await database.close()
+
+
+async def test_a_connection_that_breaks_in_the_middle_is_made_anew(
+    database: PostgresDatabase, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = SqlTurnLog(database)
+    await log.enqueue(message("one"))
+    broken = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    times: list[int] = []
+
+    def breaks_once(connection: sa.Connection) -> int:
+        pid = connection.exec_driver_sql("select pg_backend_pid()").scalar_one()
+        if not times:
+            times.append(pid)
+            with psycopg.connect(address, autocommit=True) as other:
+                other.execute("select pg_terminate_backend(%s)", [pid])
+            loop.call_soon_threadsafe(broken.set)
+        return int(connection.exec_driver_sql("select count(*) from turns").scalar_one())
+
+    assert await database.run(breaks_once) == 1
+    assert broken.is_set()
+    assert caplog.text.count("does not answer") == 1
+    assert caplog.text.count("is back after") == 1
+
+
+async def test_a_commit_that_broke_off_after_it_had_happened_makes_no_second_turn(
+    database: PostgresDatabase,
+) -> None:
+    run_once = database.run_once
+    broke: list[int] = []
+
+    async def cut_off(transaction):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        result = await run_once(transaction)
+        if not broke:
+            broke.append(1)
+            raise sa.exc.OperationalError("COMMIT", None, psycopg.OperationalError("the connection was reset"))
+        return result
+
+    database.run_once = cut_off  # type: ignore[method-assign]
+    log = SqlTurnLog(database)
+    receipt = await log.enqueue(message("hi"))
+    assert (receipt.redelivery, receipt.ahead) == (False, 0)
+    assert len(await log.claim(8)) == 1
+
+
+async def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+    database = PostgresDatabase(PostgresServer("postgresql://user:hunter2@127.0.0.1:1/db"))
+    with pytest.raises(DatabaseUnavailable) as caught:
+        await database.run(lambda connection: connection.exec_driver_sql("select 1"), patience=0.05)
+    assert "postgresql://127.0.0.1/db is away" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(read_address("postgresql://user:hunter2@127.0.0.1:1/db"))
+    await database.close()
+
+
+async def test_a_mistake_is_no_trouble_that_passes(database: PostgresDatabase) -> None:
+    with pytest.raises(DatabaseError, match="does not exist") as caught:
+        await database.run(lambda connection: connection.exec_driver_sql("select * from nothing"))
+    assert not isinstance(caught.value, DatabaseUnavailable)
+
+
+async def test_a_closed_database_takes_nothing_more(address: str) -> None:
+    database = PostgresDatabase(PostgresServer(address))
+    await database.close()
+    with pytest.raises(DatabaseError, match="closed"):
+        await database.run(lambda connection: connection.exec_driver_sql("select 1"))
+
+
+async def test_a_process_that_freezes_in_a_transaction_does_not_hold_its_rows_for_ever(
+    database: PostgresDatabase,
+) -> None:
+    def read(connection: sa.Connection) -> list[str]:
+        names = ("idle_in_transaction_session_timeout", "lock_timeout")
+        return [connection.exec_driver_sql(f"show {name}").scalar_one() for name in names]
+
+    assert await database.run(read) == ["10s", "8s"]
+
+
+async def test_a_pooler_that_refuses_session_settings_gets_none(address: str) -> None:
+    database = PostgresDatabase(PostgresServer(f"{address}&options="))
+    timeout = await database.run(
+        lambda connection: connection.exec_driver_sql("show idle_in_transaction_session_timeout").scalar_one()
+    )
+    assert timeout == "0"
+    await database.close()
+
+
+async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
+    database: PostgresDatabase, address: str
+) -> None:
+    heard: list[Ring] = []
+    listening = asyncio.create_task(listen(PostgresServer(address), heard.append))
+    log = SqlTurnLog(database)
+    await until(lambda: heard == [Look()])
+    receipt = await log.enqueue(message("hi"))
+    await until(lambda: len(heard) == 2)
+    with psycopg.connect(address, autocommit=True) as other:
+        other.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'countersign doorbell'"
+            " and datname = current_database()"
+        )
+    # Whatever was missed meanwhile is looked for.
+    await until(lambda: len(heard) == 3)
+    await log.stop(receipt.turn_id, ANA)
+    await until(lambda: StopWanted(receipt.turn_id) in heard)
+    listening.cancel()
+    await asyncio.wait({listening})
+
+
+def test_words_of_a_later_release_only_say_that_there_is_something_to_look_for() -> None:
+    assert read_ring("decided t1") == Decided("t1")
+    assert read_ring("exploded t1 x") == Look()
+
+
+def test_turns_wait_through_a_restart_of_the_server_and_go_on() -> None:
+    async def story(server: Server, address: str) -> None:
+        database = PostgresDatabase(PostgresServer(address))
+        log = SqlTurnLog(database)
+        receipt = await log.enqueue(message("hi"))
+        (claim,) = await log.claim(1)
+        restarting = asyncio.create_task(asyncio.to_thread(server.restart))
+        writes = 0
+        while not restarting.done():
+            await log.resume(claim)
+            writes += 1
+        await restarting
+        record = await log.finish(claim, TurnStatus.DONE, (), "")
+        assert record.turn.id == receipt.turn_id
+        assert writes > 0
+        await database.close()
+
+    with running_server("apart") as server:
+        asyncio.run(story(server, server.fresh()))

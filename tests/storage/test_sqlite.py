@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.storage.sqlite import SqliteDatabase, open_sqlite
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
+    database = open_sqlite(tmp_path / "a.db")
+    await database.run(lambda connection: connection.exec_driver_sql("create table words (word text unique)"))
+    yield database
+    await database.close()
+
+
+def adding(word: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    return lambda connection: connection.exec_driver_sql("insert into words values (?)", (word,)).rowcount
+
+
+async def words(database: SqliteDatabase) -> list[str]:
+    def read(connection: sa.Connection) -> list[str]:
+        return list(connection.exec_driver_sql("select word from words order by rowid").scalars())
+
+    return await database.run(read)
+
+
+async def test_what_has_queued_up_is_committed_together_in_its_order(database: SqliteDatabase) -> None:
+    commits = []
+    sa.event.listen(database._engine, "commit", lambda _connection: commits.append(1))
+    await asyncio.gather(*(database.run(adding(f"w{n}")) for n in range(200)))
+    assert await words(database) == [f"w{n}" for n in range(200)]
+    assert len(commits) < 60
+
+
+async def test_one_failure_in_a_batch_undoes_its_own_writes_and_no_others(database: SqliteDatabase) -> None:
+    def two(connection: sa.Connection) -> None:
+        adding("half")(connection)
+        adding("same")(connection)
+
+    results = await asyncio.gather(
+        *(database.run(work) for work in (adding("before"), adding("same"), two, adding("after"))),
+        return_exceptions=True,
+    )
+    assert [type(result).__name__ for result in results] == ["int", "int", "IntegrityError", "int"]
+    assert await words(database) == ["before", "same", "after"]
+
+
+async def test_a_transaction_whose_task_is_gone_is_whole_all_the_same(database: SqliteDatabase) -> None:
+    task = asyncio.create_task(database.run(adding("kept")))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert await words(database) == ["kept"]
+
+
+async def test_a_locked_database_is_waited_for_and_told_of_once(
+    database: SqliteDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await database.run(lambda connection: connection.exec_driver_sql("select 1"))
+    quick = "pragma busy_timeout=10"
+
+    def hurry(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(quick)
+
+    await database.run(hurry)
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("begin immediate")
+    writing = [asyncio.create_task(database.run(adding(f"w{n}"))) for n in range(3)]
+    async with asyncio.timeout(10):
+        while "does not answer" not in caplog.text:
+            await asyncio.sleep(0.01)
+    other.execute("rollback")
+    other.close()
+    await asyncio.gather(*writing)
+    assert sorted(await words(database)) == ["w0", "w1", "w2"]
+    assert caplog.text.count("does not answer") == 1
+    assert caplog.text.count("is back after") == 1
+
+
+async def test_a_full_disk_is_waited_for_and_costs_nobody_anything(database: SqliteDatabase) -> None:
+    def limit(pages: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return lambda connection: connection.exec_driver_sql(f"pragma max_page_count={pages}").scalar()
+
+    used = await database.run(lambda connection: connection.exec_driver_sql("pragma page_count").scalar_one())
+    await database.run(limit(used))
+    with pytest.raises(DatabaseUnavailable, match="full") as caught:
+        await database.run(adding("x" * 100_000), patience=0.1)
+    assert caught.value.fix == "free some space on its disk"
+    writing = asyncio.create_task(database.run(adding("y" * 100_000)))
+    await asyncio.sleep(0)
+    await database.run(limit(1_000_000))
+    await writing
+    assert [word[0] for word in await words(database)] == ["y"]
+
+
+async def test_a_mistake_is_no_trouble_that_passes(database: SqliteDatabase) -> None:
+    with pytest.raises(DatabaseError, match="no such table") as caught:
+        await database.run(lambda connection: connection.exec_driver_sql("select * from missing"))
+    assert not isinstance(caught.value, DatabaseUnavailable)
+
+
+async def test_what_people_said_is_in_no_error(database: SqliteDatabase) -> None:
+    await database.run(adding("secret"))
+    with pytest.raises(sa.exc.IntegrityError) as caught:
+        await database.run(adding("secret"))
+    assert "secret" not in str(caught.value)
+
+
+async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
+    database = open_sqlite(tmp_path / "b.db")
+    await database.run(lambda connection: connection.exec_driver_sql("create table words (word text unique)"))
+    writing = [asyncio.create_task(database.run(adding(f"w{n}"))) for n in range(100)]
+    await asyncio.sleep(0)
+    await database.close()
+    await asyncio.gather(*writing)
+    with pytest.raises(DatabaseError, match="closed"):
+        await database.run(adding("late"))
+    again = open_sqlite(tmp_path / "b.db")
+    assert len(await words(again)) == 100
+    await again.close()
+
+
+async def test_the_file_survives_power_loss_by_its_settings(database: SqliteDatabase) -> None:
+    def read(connection: sa.Connection) -> list[object]:
+        names = ("journal_mode", "synchronous", "foreign_keys")
+        return [connection.exec_driver_sql(f"pragma {name}").scalar() for name in names]
+
+    assert await database.run(read) == ["wal", 2, 1]
