@@ -106,7 +106,8 @@ def main() -> None:
     try:
         create_server(path).run()
     except* BrokenPipeError:
-        pass  # Whoever asked is gone, and nobody is left to tell.
+        # Whoever asked is gone and nobody is left to tell: an orderly exit would try to flush what cannot be written.
+        os._exit(0)
 
 
 def _delete(file: NotebookFile, note_id: int) -> Note:

@@ -110,7 +110,8 @@ def main() -> None:
     try:
         create_server(settings).run()
     except* BrokenPipeError:
-        pass  # Whoever asked is gone, and nobody is left to tell.
+        # Whoever asked is gone and nobody is left to tell: an orderly exit would try to flush what cannot be written.
+        os._exit(0)
 
 
 def _reading(title: str) -> ToolAnnotations:

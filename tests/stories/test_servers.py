@@ -98,7 +98,7 @@ def test_servers_can_be_switched_off(tmp_path: Path) -> None:
 
 async def test_a_servers_file_that_is_no_json_is_named_with_the_line_that_is_wrong(tmp_path: Path) -> None:
     place = Workplace(tmp_path, {})
-    (tmp_path / "config/mcp_servers.json").write_text('{"mcpServers": {\n  "shop": {"command": "x"},\n}}')
+    (tmp_path / "config/mcp_servers.json").write_text('{"mcpServers": {\n  "shop": {"command": "x"}\n"tools"}}')
     async with place.terminal(columns=200) as terminal:
         assert await terminal.ended() == 2
         await terminal.shows(

@@ -166,7 +166,7 @@ def test_a_server_that_is_there_twice_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"mcpServers": {\n  "a": {},\n}}', "line 3"),
+        ('{"mcpServers": {\n  "a": {}\n "b"}}', "line 3"),
         ("[]", "JSON object"),
         ('{"mcpServers": []}', "mcpServers"),
         ('{"mcp": {}}', "mcpServers"),
