@@ -198,7 +198,9 @@ class TurnLog(Protocol):
         """End the turn, with its last steps in the same transaction. Open calls become cancelled or unknown."""
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
-        """The turns of a conversation that have ended, before a sequence number, the last `limit`, oldest first."""
+        """The turns of a conversation that have ended, before a sequence number, the last `limit`, oldest first. Of
+        their steps only the last, the answer if there is one; calls run by hand whole.
+        """
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last `limit` turns of a conversation, however they stand, oldest first."""

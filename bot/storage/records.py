@@ -36,7 +36,14 @@ _columns = (
     .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
 )
 _steps = _columns.where(steps.c.turn_id == bindparam("turn_id")).order_by(steps.c.n)
-_steps_of_all = _columns.where(steps.c.turn_id.in_(bindparam("ids", expanding=True))).order_by(steps.c.n)
+_later = steps.alias("later")
+_last_steps = _columns.join(turns, turns.c.id == steps.c.turn_id).where(
+    steps.c.turn_id.in_(bindparam("ids", expanding=True)),
+    sa.or_(
+        turns.c.kind == "call",
+        ~sa.exists().where(_later.c.turn_id == steps.c.turn_id, _later.c.n > steps.c.n),
+    ),
+)
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
 _ended_before = (
     sa.select(turns, deliveries.c.wanted.label("revision"))
@@ -70,13 +77,15 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
 def read_history(
     connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
 ) -> Sequence[TurnRecord]:
-    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first."""
+    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first: what was asked and
+    the last step, which is the answer if there is one. How they got there is not read.
+    """
     rows = connection.execute(
         _ended_before, {"conversation": str(conversation), "before": before, "limit": limit}
     ).all()
     found: dict[str, list[Step]] = {row.id: [] for row in rows}
     if rows:
-        for step in connection.execute(_steps_of_all, {"ids": list(found)}):
+        for step in connection.execute(_last_steps, {"ids": list(found)}):
             found[step.turn_id].append(_read_step(step, conversation.platform))
     return [TurnRecord(_read_turn(row), tuple(found[row.id]), row.revision) for row in reversed(rows)]
 
