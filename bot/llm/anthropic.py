@@ -5,7 +5,6 @@ Called by the composition root through `create`. The client's own retries are of
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelReques
 from bot.llm.anthropic_reply import ReplyDraft
 from bot.llm.anthropic_request import request_body
 from bot.llm.service import LOOPBACK, Service
+from bot.llm.streaming import read_reply
 from bot.ports import LanguageModel
 
 _HOME = "https://api.anthropic.com"
@@ -74,22 +74,9 @@ class _MessagesModel:
         """What the vendor's models can do."""
         return self._capabilities
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
-        limits = request.limits
-        deadline = asyncio.get_running_loop().time() + limits.total_seconds
-        draft = ReplyDraft()
-        with _translated(self._service, limits):
-            async with asyncio.timeout_at(deadline):
-                stream = await self._open(request)
-            async with stream:
-                while (event := await _next(stream, deadline)) is not None:
-                    for piece in draft.take(event):
-                        yield piece
-        completion = draft.completion()
-        if completion is None:
-            raise self._service.cut_off()
-        yield completion
+        return read_reply(lambda: self._open(request), ReplyDraft(), self._service, request.limits, _translated)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -101,12 +88,6 @@ class _MessagesModel:
         stream: anthropic.AsyncStream[RawMessageStreamEvent]
         stream = await self._client.messages.create(**body, stream=True, timeout=timeout)
         return stream
-
-
-async def _next(stream: anthropic.AsyncStream[RawMessageStreamEvent], deadline: float) -> RawMessageStreamEvent | None:
-    # Around each wait and never around a `yield`: a timeout cancels whatever its task is doing at the time.
-    async with asyncio.timeout_at(deadline):
-        return await anext(stream, None)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ The raw stream is read, because the client's helper gives up on replies that com
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelReques
 from bot.llm.openai_chat_reply import ReplyDraft
 from bot.llm.openai_chat_request import request_body
 from bot.llm.service import LOOPBACK, Service
+from bot.llm.streaming import read_reply
 from bot.ports import LanguageModel
 
 _HOME = "https://api.openai.com/v1"
@@ -75,22 +75,9 @@ class _ChatModel:
         """What the model can do, as far as the address tells: compatible servers rarely see images."""
         return self._capabilities
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
-        limits = request.limits
-        deadline = asyncio.get_running_loop().time() + limits.total_seconds
-        draft = ReplyDraft()
-        with _translated(self._service, limits):
-            async with asyncio.timeout_at(deadline):
-                stream = await self._open(request)
-            async with stream:
-                while (chunk := await _next(stream, deadline)) is not None:
-                    for event in draft.take(chunk):
-                        yield event
-        completion = draft.completion()
-        if completion is None:
-            raise self._service.cut_off()
-        yield completion
+        return read_reply(lambda: self._open(request), ReplyDraft(), self._service, request.limits, _translated)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -102,12 +89,6 @@ class _ChatModel:
         stream: openai.AsyncStream[ChatCompletionChunk]
         stream = await self._client.chat.completions.create(**body, stream=True, timeout=timeout)
         return stream
-
-
-async def _next(stream: openai.AsyncStream[ChatCompletionChunk], deadline: float) -> ChatCompletionChunk | None:
-    # Around each wait and never around a `yield`: a timeout cancels whatever its task is doing at the time.
-    async with asyncio.timeout_at(deadline):
-        return await anext(stream, None)
 
 
 @contextmanager
