@@ -34,10 +34,18 @@ class FrontDoor(Protocol):
         """Stop a turn at whatever it is doing. False if it had ended."""
 
     async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Run a call once more whose outcome is unknown, with a fresh signature. Raises NotFound."""
+        """Run a call once more whose outcome is unknown, or that came to nothing, with a fresh signature. Raises
+        NotFound.
+        """
 
     async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Ask the model to find out whether a call has happened. Raises NotFound."""
+        """Ask the model to find out whether a call of unknown outcome has happened. Raises NotFound."""
+
+    async def view(self, turn_id: str) -> TurnView:
+        """A turn as it stands on disk. Raises NotFound."""
+
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        """The last turns of a conversation as they stand on disk, oldest first."""
 
 
 class Listener(Protocol):
@@ -52,7 +60,9 @@ class Surface(Protocol):
 
     @property
     def reach(self) -> str:
-        """The beginning that the text of a conversation's key must have for this surface to draw it."""
+        """The beginning that the text of a conversation's key, with a colon behind it, must have for this surface to
+        draw it: one that ends with the colon takes in one conversation alone. It may change.
+        """
 
     @property
     def pace(self) -> float:
@@ -163,7 +173,7 @@ class TurnLog(Protocol):
 
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
         """Take up to `limit` turns that can go on now, oldest first, one at most of each conversation, none of those
-        that this process is `holding`, and only of conversations whose keys begin with one of `reaches`.
+        that this process is `holding`, and only of conversations that one of `reaches` takes in (`Surface.reach`).
         """
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
@@ -228,8 +238,10 @@ class TurnLog(Protocol):
     async def keep(self, turn_id: str, drawn: Drawn) -> None:
         """Remember a slot's reference at once. Raises LostLease."""
 
-    async def drawn(self, turn_id: str, revision: int) -> None:
-        """Everything up to `revision` is out. From now on the approvals in it can expire. Raises LostLease."""
+    async def drawn(self, turn_id: str, revision: int) -> bool:
+        """Everything up to `revision` is out. From now on the approvals in it can expire. Whether the drawing is still
+        in hand: if nobody drives the turn and nothing is left to draw, it is put down. Raises LostLease.
+        """
 
     async def postpone(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again after that time."""

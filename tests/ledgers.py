@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 
@@ -66,6 +66,7 @@ class PostgresLedger:
     """Any number of processes, one server. A dead process's turns are anybody's when its lease has run out."""
 
     def __init__(self, address: str) -> None:
+        self._address = address
         self._clock = psycopg.connect(address, autocommit=True)
         self.database: Database = PostgresDatabase(PostgresServer(address))
         self.log = SqlTurnLog(self.database)
@@ -88,6 +89,17 @@ class PostgresLedger:
     def another(self) -> SqlTurnLog:
         """The log of another process."""
         return SqlTurnLog(self.database)
+
+    def another_process(self) -> PostgresLedger:
+        """Another process with connections of its own, at the same time."""
+        other = PostgresLedger(self._address)
+        other.time = self.time
+        return other
+
+    def ask(self, question: str) -> Any:
+        """The one answer of the server, beside everything else that happens."""
+        row = self._clock.execute(question).fetchone()
+        return row[0] if row else None
 
     async def close(self) -> None:
         await self.database.close()

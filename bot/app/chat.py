@@ -25,7 +25,7 @@ from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.reading import write_conversation
 from bot.ports import TurnLog
 from bot.settings import Settings
-from bot.storage.address import read_address
+from bot.storage.address import PostgresServer, read_address
 
 REMEMBERED_TURNS = 50
 TERMINATED = 128 + signal.SIGTERM
@@ -139,13 +139,23 @@ class _Session:
                 each.cancel()
 
     def _terminal(self) -> Terminal:
-        options = self.options
+        options, person, streams = self.options, self.person, self.streams
+        address = read_address(self.settings.database_url)
+        shared = isinstance(address, PostgresServer)
         if options.message is not None:
-            return one_question(options.message, self.person, self.streams, approve=options.approve, json=options.json)
+            return one_question(
+                options.message, person, streams, approve=options.approve, json=options.json, shared=shared
+            )
         if not self._interactive:
-            return piped(self.person, self.streams, approve=options.approve, json=options.json)
-        history = read_address(self.settings.database_url).folder / "history"
-        return on_screen(self.person, self.streams, model=self.choice.label, approve=options.approve, history=history)
+            return piped(person, streams, approve=options.approve, json=options.json, shared=shared)
+        return on_screen(
+            person,
+            streams,
+            model=self.choice.label,
+            approve=options.approve,
+            history=address.folder / "history",
+            shared=shared,
+        )
 
     @property
     def _interactive(self) -> bool:

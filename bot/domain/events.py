@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.domain.turns import ToolStep
+from bot.domain.views import Blocker
+
+
+@dataclass(frozen=True, slots=True)
+class TurnQueued:
+    """The turn waits for `ahead` earlier ones of its conversation, of which `blocker` is the first."""
+
+    turn_id: str
+    ahead: int
+    blocker: Blocker | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,8 @@ class TurnFailed:
 
 
 TurnEvent = (
-    ReplyUpdated
+    TurnQueued
+    | ReplyUpdated
     | ToolStarted
     | ToolProgressed
     | ToolFinished

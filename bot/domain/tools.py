@@ -126,6 +126,9 @@ class OutcomeUnknown:
 
 ToolOutcome = Returned | NotSent | OutcomeUnknown
 
+UNSURE = "It may or may not have happened."
+"""Stands between the reason and the advice in what the model is told of an unknown outcome."""
+
 
 def canonical_json(value: Any) -> str:
     """JSON with one spelling for equal values: sorted keys, no spaces, no escapes beyond JSON's own."""

@@ -172,6 +172,8 @@ class Claim:
     fence: int
     recoveries: int = 0
     """How often an owner was lost while driving it."""
+    fresh: TurnRecord | None = None
+    """The turn itself, if nobody has driven it before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,22 @@ from bot.domain.turns import Step, StepStatus, ToolStep, Turn
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """The turn that holds a conversation: the first of those that have not ended. `awaits_signature` says that nothing
+    more happens in it until somebody has decided.
+    """
+
+    turn_id: str
+    awaits_signature: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TurnView:
     """A turn as it should be drawn.
 
     `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
-    calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with.
+    calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with. Of a
+    queued turn, `ahead` counts the turns that come first, and `blocker` is the one it waits for.
     """
 
     turn: Turn
@@ -28,6 +39,7 @@ class TurnView:
     progress: Mapping[int, str] = field(default_factory=dict)
     activity: str = ""
     ahead: int = 0
+    blocker: Blocker | None = None
 
     @property
     def awaiting(self) -> tuple[ToolStep, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bot.domain.approvals import ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author
 from bot.domain.messages import TextPart, ToolResult
-from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.domain.tools import UNSURE, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
 from bot.engine.policy import Policies
 from bot.ports import CallContext, Toolbox, TurnLog
@@ -61,9 +61,7 @@ def _ending(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, ToolResul
         case OutcomeUnknown(reason) if step.repeatable:
             return StepStatus.FAILED, _said(step, reason)
         case OutcomeUnknown(reason):
-            return StepStatus.UNKNOWN, _said(
-                step, f"{reason} It may or may not have happened. Check before trying again, and tell the person."
-            )
+            return StepStatus.UNKNOWN, _said(step, f"{reason} {UNSURE} Check before trying again, and tell the person.")
 
 
 def _said(step: ToolStep, text: str) -> ToolResult:

@@ -43,9 +43,14 @@ class Drawings:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._driven: set[str] = set()
         self._refs: dict[str, dict[str, str]] = {}
+        self._leased: set[str] = set()
         self._underway: dict[str, int] = {}
         self._kicked = asyncio.Event()
         self._suspended = False
+
+    def begin(self, turn_id: str) -> None:
+        """This turn is driven here, and nobody has ever drawn it."""
+        self._refs[turn_id] = {}
 
     def show(self, view: TurnView) -> None:
         """Draw this view of a turn that is driven here, unless a newer one comes before its turn does."""
@@ -109,12 +114,12 @@ class Drawings:
     async def _hold_forever(self) -> None:
         while True:
             await self._pause(HOLD_SECONDS)
-            held = list(self._refs)
+            held = list(self._leased)
             with contextlib.suppress(DatabaseError):
                 kept = await self._log.hold(held) if held else frozenset()
                 for turn_id in held:
-                    if turn_id not in kept:
-                        self._refs.pop(turn_id, None)
+                    if turn_id not in kept and turn_id in self._leased:
+                        self._lose(turn_id)
                         self._newest.pop(turn_id, None)
 
     # ------------------------------------------------------------------ drawing
@@ -140,11 +145,14 @@ class Drawings:
                 self._underway[turn_id] = view.revision
                 if await self._draw_once(surface, view) and view.revision > drawn_up_to and self._counts(view):
                     drawn_up_to = view.revision
-                    await self._log.drawn(turn_id, drawn_up_to)
+                    if await self._log.drawn(turn_id, drawn_up_to):
+                        self._leased.add(turn_id)
+                    else:
+                        self._lose(turn_id)
                 if turn_id in self._newest:
                     await self._pause(surface.pace)
         except LostLease:
-            self._refs.pop(turn_id, None)
+            self._lose(turn_id)
             if turn_id in self._driven and last is not None:
                 # Another process still draws what it showed of this turn before: it will have done in a moment.
                 self._newest.setdefault(turn_id, last)
@@ -170,9 +178,19 @@ class Drawings:
         """Hand the drawing back, unless more is to come from here."""
         if turn_id in self._driven or turn_id in self._newest or turn_id not in self._refs:
             return
-        del self._refs[turn_id]
-        with contextlib.suppress(DatabaseError):
-            await self._log.put_down(turn_id)
+        await self._put_down(turn_id)
+
+    async def _put_down(self, turn_id: str) -> None:
+        leased = turn_id in self._leased
+        self._lose(turn_id)
+        if leased:
+            with contextlib.suppress(DatabaseError):
+                await self._log.put_down(turn_id)
+
+    def _lose(self, turn_id: str) -> None:
+        """The drawing is not in hand any more."""
+        self._refs.pop(turn_id, None)
+        self._leased.discard(turn_id)
 
     async def _draw_once(self, surface: Surface, view: TurnView) -> bool:
         """Whether the view is out; if not, its time will come again. Raises LostLease."""
@@ -181,11 +199,13 @@ class Drawings:
             refs = self._refs.get(turn_id)
             if refs is None:
                 refs = self._refs[turn_id] = dict(await self._log.take(turn_id))
+                self._leased.add(turn_id)
             async with contextlib.aclosing(surface.show(view, refs)) as out:
                 async for drawn in out:
                     if refs.get(drawn.slot) != drawn.ref:
                         await self._log.keep(turn_id, drawn)
                         refs[drawn.slot] = drawn.ref
+                        self._leased.add(turn_id)
         except DeliveryFailed as failure:
             await self._failed(view, failure)
             return False
@@ -225,10 +245,8 @@ class Drawings:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for turn_id in list(self._refs):
-            del self._refs[turn_id]
-            with contextlib.suppress(DatabaseError):
-                await self._log.put_down(turn_id)
+            await self._put_down(turn_id)
 
     def _surface_for(self, view: TurnView) -> Surface | None:
-        key = str(view.turn.conversation)
+        key = f"{view.turn.conversation}:"
         return next((surface for surface in self._surfaces if key.startswith(surface.reach)), None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from bot.domain.approvals import Decision, NoSuchApproval, NotAllowed, Settlement
-from bot.domain.conversations import Author, InboundMessage, Member
+from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
+from bot.domain.views import TurnView
 from bot.engine.admission import Admission
 from bot.engine.drawing import Drawings
 from bot.engine.policy import Signatories
@@ -22,7 +23,8 @@ CHECK = (
     "The call {name} with {arguments} was sent, but its answer got lost. Find out whether it happened, with tools that "
     "only read, and say what you found. Do not repeat the call."
 )
-REPEATABLE_ENDS = frozenset({StepStatus.UNKNOWN, StepStatus.EXPIRED, StepStatus.FAILED})
+UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
+REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
 
 
 class Engine:
@@ -49,8 +51,9 @@ class Engine:
         self._signatories = signatories
         self._drawings = Drawings(turn_log, surfaces, pause=pause)
         self._parts = TurnParts(turn_log, model, toolbox, admission, self._drawings.show, pause, system_prompt)
-        reaches = tuple(surface.reach for surface in surfaces)
-        self._worker = Worker(turn_log, self._begin, self._drawings, reaches, pause=pause)
+        self._worker = Worker(
+            turn_log, self._begin, self._drawings, lambda: tuple(surface.reach for surface in surfaces), pause=pause
+        )
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Put a message on disk; its turn begins as soon as those before it have ended."""
@@ -89,7 +92,7 @@ class Engine:
         """Run a call once more whose outcome is unknown, or that was not run: a turn of its own, with a fresh
         signature. Asked twice, it is one turn. Raises NotFound if there is no such call.
         """
-        turn, step = await self._ended_call(turn_id, n)
+        turn, step = await self._ended_call(turn_id, n, REPEATABLE_ENDS)
         name = step.tool.name if step.tool else step.call.name
         return await self.receive(
             InboundMessage(
@@ -98,10 +101,20 @@ class Engine:
         )
 
     async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
-        """Ask the model to find out whether a call has happened. Asked twice, it is one turn. Raises NotFound."""
-        turn, step = await self._ended_call(turn_id, n)
+        """Ask the model to find out whether a call of unknown outcome has happened. Asked twice, it is one turn.
+        Raises NotFound.
+        """
+        turn, step = await self._ended_call(turn_id, n, UNCLEAR_ENDS)
         text = CHECK.format(name=step.call.name, arguments=json.dumps(dict(step.call.arguments), ensure_ascii=False))
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
+
+    async def view(self, turn_id: str) -> TurnView:
+        """A turn as it stands on disk. Raises NotFound."""
+        return await self._log.view(turn_id)
+
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        """The last turns of a conversation as they stand on disk, oldest first."""
+        return await self._log.recent(conversation, limit)
 
     async def run(self) -> None:
         """Drive turns and draw them until cancelled. Turns in hand are given back, drawings in hand get out."""
@@ -123,12 +136,14 @@ class Engine:
             group.create_task(self._worker.run(), name="worker")
             group.create_task(self._schedule.run(), name="schedule")
 
-    async def _ended_call(self, turn_id: str, n: int) -> tuple[Turn, ToolStep]:
+    async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
         view = await self._log.view(turn_id)
         step = next((each for each in view.steps if each.n == n), None)
-        if not isinstance(step, ToolStep) or step.status not in REPEATABLE_ENDS:
+        if not isinstance(step, ToolStep) or step.status not in ends:
             raise NotFound("There is no such call, or it needs no second try.")
         return view.turn, step
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnInProgress:
+        if claim.fresh is not None and claim.fresh.revision == 0:
+            self._drawings.begin(claim.turn_id)
         return TurnInProgress(claim, record, self._parts)

@@ -71,8 +71,8 @@ class Worker:
     turn_log: TurnLog
     begin: Begin
     shown: Shown
-    reaches: Sequence[str]
-    """The beginnings of the keys of those conversations that this process can draw: it drives no others."""
+    reaches: Callable[[], Sequence[str]]
+    """The reaches of the surfaces, which may move: this process drives no turns that it could not draw."""
     limit: int = 32
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = monotonic
@@ -139,7 +139,7 @@ class Worker:
         room = min(CLAIM_AT_ONCE, self.limit - len(self._held))
         if room <= 0:
             return ()
-        self._claiming = asyncio.ensure_future(self.turn_log.claim(room, frozenset(self._held), self.reaches))
+        self._claiming = asyncio.ensure_future(self.turn_log.claim(room, frozenset(self._held), self.reaches()))
         try:
             # Shielded: what was claimed while this process was told to leave must be given back, too.
             return await asyncio.shield(self._claiming)
@@ -164,7 +164,7 @@ class Worker:
     async def _drive(self, held: _Held) -> None:
         claim = held.claim
         try:
-            held.turn = self.begin(claim, await self.turn_log.resume(claim))
+            held.turn = self.begin(claim, claim.fresh or await self.turn_log.resume(claim))
             await held.turn.drive()
         except Stopped:
             await self._end(claim, TurnStatus.CANCELLED, "")

@@ -20,6 +20,7 @@ from bot.domain.events import (
     TurnEvent,
     TurnFailed,
     TurnFinished,
+    TurnQueued,
 )
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
@@ -39,7 +40,10 @@ def events_between(before: TurnView | None, after: TurnView) -> tuple[TurnEvent,
 
 
 def answer(view: TurnView) -> str:
-    """The text that answers a turn: its last reply, as far as it has come."""
+    """The text that answers a turn: its last reply, as far as it has come; of a call run by hand what it returned."""
+    if view.turn.question.call is not None:
+        calls = [step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.DONE]
+        return calls[-1].result.text if calls and calls[-1].result else ""
     replies = _replies(view)
     return replies[-1] if replies else ""
 
@@ -49,6 +53,7 @@ def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
     replies = _replies(after)
     old = {step.n: step for step in before.steps if isinstance(step, ToolStep)} if before else {}
     said = 0
+    yield from _queue(before, after)
     for step in after.steps:
         if isinstance(step, ModelStep):
             yield from _reply(after.turn.id, told, replies, said)
@@ -57,6 +62,12 @@ def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
             yield from _call(old.get(step.n), before, step, after)
     yield from _reply(after.turn.id, told, replies, said)
     yield from _ending(after)
+
+
+def _queue(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
+    place = (after.ahead, after.blocker)
+    if after.ahead and not (before and (before.ahead, before.blocker) == place):
+        yield TurnQueued(after.turn.id, *place)
 
 
 def _replies(view: TurnView) -> list[str]:

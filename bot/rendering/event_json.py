@@ -3,21 +3,25 @@
 Called by the terminal. The shape is a promise: fields are added, never renamed.
 
     event                 fields beside "event" and "turn"
+    turn_queued           ahead, behind, behind_approval, offers
     reply_updated         text                        of one reply, from its beginning
     tool_started          step, call, server, tool, arguments, status
     tool_progressed       the same, and text
-    tool_finished         the same as tool_started, and result, is_error
+    tool_finished         the same as tool_started, and result, is_error, offers
     approval_requested    the same as tool_started, and approval, revision, fingerprint, expires_in, expires_at
     approval_settled      the same as approval_requested, and decided_by, reason
     turn_finished         text, cancelled
     turn_failed           reason
 
-`server` is null for a tool the model made up. `expires_in` is in seconds, `expires_at` in epoch seconds. Text is as
-the model or the tool gave it: JSON's own escapes make it harmless, and whoever draws it cleans it.
+`server` is null for a tool the model made up. `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is
+the turn that holds the conversation. An offer is what a person may be asked: `offer` (check, run_again, stop), `label`,
+`turn`, and `step` where it is about a call. Text is as the model or the tool gave it: JSON's own escapes make it
+harmless, and whoever draws it cleans it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from bot.domain.events import (
@@ -30,8 +34,11 @@ from bot.domain.events import (
     TurnEvent,
     TurnFailed,
     TurnFinished,
+    TurnQueued,
 )
 from bot.domain.turns import ToolStep
+from bot.domain.views import Blocker
+from bot.rendering.offers import Check, Offer, RunAgain, Stop, offers_behind, offers_of_call
 
 
 def event_json(event: TurnEvent) -> dict[str, Any]:
@@ -43,14 +50,17 @@ def event_json(event: TurnEvent) -> dict[str, Any]:
 def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:
     fields: dict[str, Any]
     match event:
+        case TurnQueued(_, ahead, blocker):
+            name, fields = "turn_queued", _queue(ahead, blocker)
         case ReplyUpdated(_, text):
             name, fields = "reply_updated", {"text": text}
         case ToolStarted(_, step):
             name, fields = "tool_started", _call(step)
         case ToolProgressed(_, step, text):
             name, fields = "tool_progressed", {**_call(step), "text": text}
-        case ToolFinished(_, step):
-            name, fields = "tool_finished", {**_call(step), **_result(step)}
+        case ToolFinished(turn_id, step):
+            offers = _offers(offers_of_call(turn_id, step))
+            name, fields = "tool_finished", {**_call(step), **_result(step), "offers": offers}
         case ApprovalRequested(_, step):
             name, fields = "approval_requested", {**_call(step), **_approval(step)}
         case ApprovalSettled(_, step):
@@ -62,6 +72,29 @@ def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:
         case _:
             assert_never(event)
     return name, fields
+
+
+def _queue(ahead: int, blocker: Blocker | None) -> dict[str, Any]:
+    return {
+        "ahead": ahead,
+        "behind": blocker.turn_id if blocker else None,
+        "behind_approval": bool(blocker and blocker.awaits_signature),
+        "offers": _offers(offers_behind(blocker)),
+    }
+
+
+def _offers(offers: Sequence[Offer]) -> list[dict[str, Any]]:
+    return [_offer(offer) for offer in offers]
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    match offer:
+        case Check(turn_id, n):
+            return {"offer": "check", "label": offer.label, "turn": turn_id, "step": n}
+        case RunAgain(turn_id, n):
+            return {"offer": "run_again", "label": offer.label, "turn": turn_id, "step": n}
+        case Stop(turn_id):
+            return {"offer": "stop", "label": offer.label, "turn": turn_id}
 
 
 def _call(step: ToolStep) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from bot.domain.messages import FilePart, ImagePart, ToolResult
+from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.plain import one_line
@@ -68,9 +69,12 @@ def tool_line(step: ToolStep, view: TurnView) -> ToolLine:
             return ToolLine(Mark.RUNNING, name, "running" if moving else "about to run", progress)
         case StepStatus.DENIED:
             return ToolLine(Mark.DENIED, name, "denied", *_denial(step))
-        case StepStatus.DONE | StepStatus.FAILED | StepStatus.UNKNOWN:
+        case StepStatus.DONE | StepStatus.FAILED:
             mark, state = _SENT[step.status]
             return ToolLine(mark, name, state, *_told(step.result))
+        case StepStatus.UNKNOWN:
+            mark, state = _SENT[step.status]
+            return ToolLine(mark, name, state, _reason(step.result))
         case _:
             assert_never(step.status)
 
@@ -91,6 +95,11 @@ def _told(result: ToolResult | None) -> tuple[str, str]:
     if first in ("{", "[", "```", "---"):
         return _counted(len(lines), "line"), ""
     return first or _attachments(result), f"+{_counted(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
+
+
+def _reason(result: ToolResult | None) -> str:
+    """Why nobody knows how a call ended, without what only the model needs to be told."""
+    return one_line(result.text.partition(UNSURE)[0], SUMMARY_LIMIT) if result else ""
 
 
 def _attachments(result: ToolResult) -> str:

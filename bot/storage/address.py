@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -52,9 +53,9 @@ Address = SqliteFile | PostgresServer
 
 def read_address(url: str) -> Address:
     """The database that `sqlite:///path` or `postgresql://...` names. Raises DatabaseError for any other address."""
-    scheme, separator, _ = url.partition("://")
+    scheme, separator, rest = url.partition("://")
     if separator and scheme in _POSTGRES:
-        return PostgresServer(f"postgresql://{url.partition('://')[2]}")
+        return PostgresServer(_checked(f"postgresql://{rest}"))
     path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
     if not url.startswith(_SQLITE) or path in ("", ":memory:"):
         # Only the scheme is repeated: the rest of an address may hold a password.
@@ -63,3 +64,26 @@ def read_address(url: str) -> Address:
             "use sqlite:///path/to/file.db or postgresql://user:password@host/database",
         )
     return SqliteFile(Path(path))
+
+
+def _checked(url: str) -> str:
+    """An address of one server that can be read in one way only: what a password's `/` or `@` cuts off would pass for
+    a host, and hosts are shown.
+    """
+    if not _clear(url):
+        raise DatabaseError(
+            "DATABASE_URL (postgresql:…) is no address of one server.",
+            "write postgresql://user:password@host:port/database; in a user or a password, % is %25, / is %2F, @ is "
+            "%40, # is %23 and ? is %3F",
+        )
+    return url
+
+
+def _clear(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        hosts = [] if parts.port == 0 else parts.netloc.rpartition("@")[2].split(",")
+    except ValueError:  # a port that is no number, half an IPv6 address
+        return False
+    whole = parts.netloc.count("@") == url.count("@") <= 1 and not parts.fragment
+    return whole and len(hosts) == 1 and not re.search(r"%(?![0-9a-fA-F]{2})", url)

@@ -14,16 +14,24 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Claim, StepStatus, TurnStatus
+from bot.domain.turns import Claim, StepStatus, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.endings import LEASE_SECONDS, NOBODY, expire_overdue, show_change
+from bot.storage.endings import (
+    LEASE_SECONDS,
+    NOBODY,
+    expire_overdue,
+    record_expired,
+    show_change,
+    show_to_those_behind,
+)
+from bot.storage.records import read_turn
 from bot.storage.ringing import ring_all
-from bot.storage.tables import LIVE, deliveries, steps, turns
+from bot.storage.tables import ACTIVE, LIVE, deliveries, steps, turns
 
-_candidate, _earlier = turns.alias("candidate"), turns.alias("earlier")
+_wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
+_candidate, _other = turns.alias("candidate"), turns.alias("other")
 _waits = sa.or_(
     _candidate.c.status == TurnStatus.QUEUED,
     sa.and_(_candidate.c.status == TurnStatus.WAITING, _candidate.c.wake_at <= now()),
@@ -46,17 +54,19 @@ def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.Returnin
         sa.select(_candidate.c.id)
         .where(
             sa.or_(*can_go_on),
-            sa.or_(*(sa.func.substr(_candidate.c.conversation, 1, len(reach)) == reach for reach in reaches)),
+            sa.or_(*(sa.func.substr(_candidate.c.conversation + ":", 1, len(reach)) == reach for reach in reaches)),
             _candidate.c.id.not_in(bindparam("holding", expanding=True)),
             ~sa.exists().where(
-                _earlier.c.conversation == _candidate.c.conversation,
-                _earlier.c.seq < _candidate.c.seq,
-                _earlier.c.status.in_(LIVE),
+                _other.c.conversation == _candidate.c.conversation,
+                _other.c.status.in_(LIVE),
+                _other.c.id != _candidate.c.id,
+                # An active one cannot come later; if it does all the same, the claims of others must not fail with it.
+                sa.or_(_other.c.seq < _candidate.c.seq, _other.c.status.in_(ACTIVE)),
             ),
         )
         .order_by(_candidate.c.created_at, _candidate.c.seq)
         .limit(bindparam("limit"))
-        .with_for_update(skip_locked=True, of=_candidate)
+        .with_for_update(skip_locked=True, key_share=True, of=_candidate)
         .cte("found")
     )
     return (
@@ -70,17 +80,29 @@ def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.Returnin
             wake_at=None,
             recoveries=turns.c.recoveries + sa.case((turns.c.status == TurnStatus.RUNNING, 1), else_=0),
         )
-        .returning(turns.c.id, turns.c.conversation, turns.c.fence, turns.c.recoveries)
+        .returning(turns, _wanted.label("revision"))
     )
 
 
 _adopt = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
 _put_down_all = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
+# A turn that a transaction has in its hands is passed over: that transaction has renewed the lease itself, and one that
+# waits for something must not cost the other turns theirs.
+_within_reach = (
+    sa.select(turns.c.id)
+    .where(
+        turns.c.id.in_(bindparam("ids", expanding=True)),
+        turns.c.owner == bindparam("me"),
+        turns.c.status == TurnStatus.RUNNING,
+    )
+    .with_for_update(skip_locked=True, key_share=True)
+    .cte("within_reach")
+)
 _renew_all = (
-    turns.update()
-    .where(turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING)
-    .values(lease_until=now() + LEASE_SECONDS)
-    .returning(turns.c.id, turns.c.fence, turns.c.stop_by)
+    turns.update().where(turns.c.id.in_(sa.select(_within_reach.c.id))).values(lease_until=now() + LEASE_SECONDS)
+)
+_driven = sa.select(turns.c.id, turns.c.fence, turns.c.stop_by).where(
+    turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING
 )
 _renew = (
     turns.update()
@@ -115,18 +137,26 @@ def adopt_orphans(connection: sa.Connection) -> None:
 def claim(
     connection: sa.Connection, me: str, limit: int, reaches: tuple[str, ...], holding: Collection[str]
 ) -> Sequence[Claim]:
-    """Take turns that can go on now, oldest first, of conversations whose keys begin with one of `reaches`, but none
-    that this process has in its hands already: its clock may have jumped, or it may have slept past its lease.
+    """Take turns that can go on now, oldest first, of conversations that one of `reaches` takes in, but none that this
+    process has in its hands already: its clock may have jumped, or it may have slept past its lease.
     """
     statement = _claim_within(connection.dialect.name, reaches)
     rows = connection.execute(statement, {"me": me, "limit": limit, "holding": list(holding)}).all()
-    return [Claim(row.id, ConversationKey.parse(row.conversation), row.fence, row.recoveries) for row in rows]
+    return [_claimed(row) for row in rows]
 
 
-def renew(connection: sa.Connection, claims: Sequence[Claim]) -> frozenset[str]:
+def _claimed(row: Any) -> Claim:
+    turn = read_turn(row)
+    # Nobody has driven it before: there is nothing to settle and there are no steps to read.
+    fresh = TurnRecord(turn, (), row.revision) if row.fence == 1 else None
+    return Claim(row.id, turn.conversation, row.fence, row.recoveries, fresh)
+
+
+def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:
     """Renew leases; the ids of the turns that are still ours and that nobody wants stopped."""
     fences = {each.turn_id: each.fence for each in claims}
-    rows = connection.execute(_renew_all, {"ids": list(fences)}).all()
+    connection.execute(_renew_all, {"ids": list(fences), "me": me})
+    rows = connection.execute(_driven, {"ids": list(fences)}).all()
     return frozenset(row.id for row in rows if row.fence == fences[row.id] and row.stop_by is None)
 
 
@@ -157,16 +187,20 @@ def settle_leftovers(connection: sa.Connection, held: Claim) -> None:
     if held.fence == 1:
         return  # there was no previous owner
     reopened = connection.execute(_reopen, {"t": held.turn_id, "f": held.fence}).all()
+    expired = expire_overdue(connection, held.turn_id)
+    if expired or reopened:
+        show_change(connection, held.turn_id)
+    if expired:
+        show_to_those_behind(connection, held.turn_id)
     for step in reopened:
         if step.status == StepStatus.UNKNOWN:
             audit.record(
                 connection,
-                "ended",
+                "ran",
                 NOBODY,
                 turn_id=held.turn_id,
                 conversation=str(held.conversation),
                 step=step.n,
                 status=step.status,
             )
-    if expire_overdue(connection, held.turn_id) or reopened:
-        show_change(connection, held.turn_id)
+    record_expired(connection, held.turn_id, expired)

@@ -7,11 +7,13 @@ whatever happens to the task that asked for it. `sqlite.py` and `postgresql.py` 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -41,26 +43,32 @@ class Database(ABC):
         self.name = name
         self._away_since: float | None = None
 
-    async def run(self, transaction: Callable[[sa.Connection], T], *, patience: float = PATIENCE_SECONDS) -> T:
+    async def run(
+        self, transaction: Callable[[sa.Connection], T], *, patience: float = PATIENCE_SECONDS, urgent: bool = False
+    ) -> T:
         """Run one transaction and return its result once it is committed.
 
         A database that is locked, full, restarting or gone is tried again with growing pauses for `patience` seconds.
         The outcome of a COMMIT that broke off is unknown, so transactions must do no harm when they are run twice.
-        Raises DatabaseUnavailable if the patience ends, DatabaseError if waiting cannot help.
+        An `urgent` one does not queue up behind others. Raises DatabaseUnavailable if the patience ends, DatabaseError
+        if waiting cannot help.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         pause = _FIRST_PAUSE
         while True:
             try:
-                result = await self.run_once(transaction)
+                result = await (self.run_urgently(transaction) if urgent else self.run_once(transaction))
             except IntegrityError:
                 raise
             except DBAPIError as error:
                 reason = first_line(error.orig)
                 if not self.passing(error):
                     raise DatabaseError(f"The database {self.name} failed: {reason}.", self.fix(reason)) from error
-                self._met(reason)
+                if self.crossed(error):
+                    log.debug("two transactions got in each other's way (%s), trying again", reason)
+                else:
+                    self._met(reason)
                 left = deadline - loop.time()
                 if left <= 0:
                     raise DatabaseUnavailable(
@@ -77,6 +85,10 @@ class Database(ABC):
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
         """Run one transaction without trying again. Raises what SQLAlchemy raises."""
 
+    async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
+        """Run one transaction before others that wait, without trying again."""
+        return await self.run_once(transaction)
+
     @abstractmethod
     async def close(self) -> None:
         """Finish what was asked for and let go of connections and threads."""
@@ -84,6 +96,10 @@ class Database(ABC):
     @abstractmethod
     def passing(self, error: DBAPIError) -> bool:
         """Whether the same transaction may succeed a little later."""
+
+    def crossed(self, _error: DBAPIError) -> bool:
+        """Whether another transaction was in the way, and nothing is the matter with the database."""
+        return False
 
     @abstractmethod
     def fix(self, reason: str) -> str:
@@ -99,6 +115,26 @@ class Database(ABC):
         if self._away_since is not None:
             log.warning("the database %s is back after %.1f s", self.name, time.monotonic() - self._away_since)
             self._away_since = None
+
+
+def json_text(value: Any) -> str:
+    """JSON that every database takes: a number that is none becomes null. Models and tools do send such."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
 
 
 def first_line(error: BaseException | None) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import Drawn, Refs, TurnView
+from bot.domain.views import Blocker, Drawn, Refs, TurnView
 from bot.errors import LostLease
 from bot.storage.clock import now
 from bot.storage.endings import LEASE_SECONDS
@@ -33,15 +33,15 @@ _behind = (
         deliveries.c.due_at <= now(),
         _nobodys,
         turns.c.status != TurnStatus.RUNNING,
-        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
     )
     .order_by(turns.c.created_at, turns.c.seq)
     .limit(bindparam("limit"))
 )
 _ahead = (
-    sa.select(sa.func.count())
-    .select_from(turns)
+    sa.select(turns.c.id, turns.c.status)
     .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), turns.c.status.in_(LIVE))
+    .order_by(turns.c.seq)
 )
 _recent = (
     sa.select(turns.c.id)
@@ -59,11 +59,22 @@ _take = (
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
     .returning(deliveries.c.turn_id)
 )
+# Rows that another transaction has in its hands are passed over: none of them waits for the others.
+_within_reach = (
+    sa.select(deliveries.c.turn_id)
+    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner == bindparam("me"))
+    .with_for_update(skip_locked=True)
+    .cte("within_reach")
+)
 _hold = (
     deliveries.update()
-    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner == bindparam("me"))
+    .where(deliveries.c.turn_id.in_(sa.select(_within_reach.c.turn_id)))
     .values(lease_until=now() + LEASE_SECONDS)
-    .returning(deliveries.c.turn_id)
+)
+_held = sa.select(deliveries.c.turn_id).where(
+    deliveries.c.turn_id.in_(bindparam("ids", expanding=True)),
+    deliveries.c.owner == bindparam("me"),
+    deliveries.c.lease_until > now(),
 )
 _put_down = (
     deliveries.update()
@@ -78,16 +89,19 @@ _keep = Insert(
         .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
     )
 )
+_running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING)
+_is_over = sa.and_(bindparam("upto") >= deliveries.c.wanted, ~_running)
 _drawn = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .where(deliveries.c.turn_id == bindparam("t"), _nobodys, ~_driven_elsewhere)
     .values(
         drawn=sa.case((deliveries.c.drawn < bindparam("upto"), bindparam("upto")), else_=deliveries.c.drawn),
         attempts=0,
         problem="",
-        lease_until=now() + LEASE_SECONDS,
+        owner=sa.case((_is_over, None), else_=bindparam("me")),
+        lease_until=sa.case((_is_over, None), else_=now() + LEASE_SECONDS),
     )
-    .returning(deliveries.c.turn_id)
+    .returning(deliveries.c.owner)
 )
 _posted = (
     approvals.update()
@@ -101,7 +115,10 @@ _posted = (
     )
     .values(posted_at=now(), expires_at=now() + approvals.c.expires_in)
 )
-_waiting = sa.select(turns.c.id).where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
+_unposted = sa.select(approvals.c.n).where(
+    approvals.c.turn_id == bindparam("t"), approvals.c.posted_at.is_(None), approvals.c.seen_from <= bindparam("upto")
+)
+_lock = sa.select(turns.c.status).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
 _postpone = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"))
@@ -118,10 +135,11 @@ def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
     """The turn as it should be drawn from disk alone. Raises NotFound."""
     record = read_record(connection, turn_id)
     turn = record.turn
-    ahead = 0
-    if turn.status is TurnStatus.QUEUED:
-        ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).scalar_one()
-    return TurnView(turn, record.steps, record.revision, ahead=ahead)
+    if turn.status is not TurnStatus.QUEUED:
+        return TurnView(turn, record.steps, record.revision)
+    ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
+    blocker = Blocker(ahead[0].id, ahead[0].status == TurnStatus.WAITING) if ahead else None
+    return TurnView(turn, record.steps, record.revision, ahead=len(ahead), blocker=blocker)
 
 
 def read_recent(connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
@@ -131,7 +149,7 @@ def read_recent(connection: sa.Connection, conversation: ConversationKey, limit:
 
 
 def undrawn(connection: sa.Connection, me: str, reach: str, limit: int) -> Sequence[str]:
-    """Turns whose drawing is behind and in nobody's hands, in conversations whose keys begin with `reach`."""
+    """Turns whose drawing is behind and in nobody's hands, in conversations that `reach` takes in."""
     found = {"me": me, "reach": reach, "length": len(reach), "limit": limit}
     return connection.execute(_behind, found).scalars().all()
 
@@ -147,7 +165,9 @@ def take(connection: sa.Connection, me: str, turn_id: str) -> Refs:
 
 def hold(connection: sa.Connection, me: str, turn_ids: Collection[str]) -> frozenset[str]:
     """Renew the leases on drawings in hand; those that are still ours."""
-    return frozenset(connection.execute(_hold, {"ids": list(turn_ids), "me": me}).scalars())
+    wanted = {"ids": list(turn_ids), "me": me}
+    connection.execute(_hold, wanted)
+    return frozenset(connection.execute(_held, wanted).scalars())
 
 
 def put_down(connection: sa.Connection, me: str, turn_id: str) -> None:
@@ -158,20 +178,21 @@ def put_down(connection: sa.Connection, me: str, turn_id: str) -> None:
 
 
 def keep(connection: sa.Connection, me: str, turn_id: str, drawn: Drawn) -> None:
-    """Remember where a slot was drawn. Raises LostLease."""
-    _prove(connection, me, turn_id)
+    """Remember where a slot was drawn, and take the drawing in hand. Raises LostLease."""
+    if connection.execute(_take, {"t": turn_id, "me": me}).first() is None:
+        raise LostLease(turn_id)
     connection.execute(_keep.on(connection), {"t": turn_id, "s": drawn.slot, "r": drawn.ref})
 
 
-def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> None:
-    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now. Raises
-    LostLease.
+def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> bool:
+    """Everything up to `revision` is out: the approvals among it were posted, and their time runs from now. Whether
+    more is to come, and the drawing still in hand. Raises LostLease.
     """
-    if connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first() is None:
+    _start_the_clocks(connection, turn_id, revision)
+    left = connection.execute(_drawn, {"t": turn_id, "me": me, "upto": revision}).first()
+    if left is None:
         raise LostLease(turn_id)
-    posted = connection.execute(_posted, {"t": turn_id, "upto": revision}).rowcount
-    if posted and connection.execute(_waiting, {"t": turn_id}).first():
-        park_until_decided(connection, turn_id)
+    return left.owner is not None
 
 
 def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
@@ -180,10 +201,17 @@ def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
 
 
 def abandon(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> None:
-    """Give up drawing what is wanted up to `revision`."""
+    """Give up drawing what is wanted up to `revision`. A card that nobody will ever see must expire, too."""
+    _start_the_clocks(connection, turn_id, revision)
     connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})
 
 
-def _prove(connection: sa.Connection, me: str, turn_id: str) -> None:
-    if connection.execute(_hold, {"ids": [turn_id], "me": me}).first() is None:
-        raise LostLease(turn_id)
+def _start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> None:
+    """The time of the approvals that are asked for up to `revision` runs from now."""
+    told = {"t": turn_id, "upto": revision}
+    if connection.execute(_unposted, told).first() is None:
+        return
+    # The turn first, as everywhere: whoever parks it at this moment would not know when to wake it.
+    status = connection.execute(_lock, {"t": turn_id}).scalar()
+    if connection.execute(_posted, told).rowcount and status == TurnStatus.WAITING:
+        park_until_decided(connection, turn_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
@@ -41,15 +43,39 @@ _close_turn = (
         ended_at=now(),
     )
 )
+_drawn_by_its_driver = sa.exists().where(
+    turns.c.id == deliveries.c.turn_id, turns.c.owner == deliveries.c.owner, turns.c.status == TurnStatus.RUNNING
+)
 _want_drawing = (
     deliveries.update()
     .where(deliveries.c.turn_id == bindparam("t"))
-    # Whoever draws it at the moment gets the time to draw this, too.
+    # A driver that writes lives: it gets the time to draw this, too. A dead one's time must not be prolonged by whoever
+    # goes on with its turn.
     .values(
         wanted=deliveries.c.wanted + 1,
         problem="",
-        lease_until=sa.case((deliveries.c.owner.is_not(None), now() + LEASE_SECONDS)),
+        lease_until=sa.case((_drawn_by_its_driver, now() + LEASE_SECONDS), else_=deliveries.c.lease_until),
     )
+)
+_waiting_behind, _theirs = turns.alias("waiting_behind"), deliveries.alias("theirs")
+_want_drawings_behind = (
+    deliveries.update()
+    .where(
+        deliveries.c.turn_id.in_(
+            sa.select(_theirs.c.turn_id)
+            .join(_waiting_behind, _waiting_behind.c.id == _theirs.c.turn_id)
+            .join(turns, turns.c.conversation == _waiting_behind.c.conversation)
+            .where(
+                turns.c.id == bindparam("t"),
+                _waiting_behind.c.seq > turns.c.seq,
+                _waiting_behind.c.status == TurnStatus.QUEUED,
+            )
+            # Locked in the order of the conversation, so that two turns that end do not wait for each other.
+            .order_by(_waiting_behind.c.seq)
+            .with_for_update(of=_theirs)
+        )
+    )
+    .values(wanted=deliveries.c.wanted + 1)
 )
 _expire = (
     steps.update()
@@ -71,11 +97,13 @@ NOBODY = "countersign"
 
 def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
     """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
-    for step in connection.execute(_close_steps, {"t": turn_id}).all():
-        if step.status == StepStatus.UNKNOWN:
-            audit.record(connection, "ended", NOBODY, turn_id=turn_id, step=step.n, status=step.status)
-    connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure})
+    closed = connection.execute(_close_steps, {"t": turn_id}).all()
     show_change(connection, turn_id)
+    connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure})
+    show_to_those_behind(connection, turn_id)
+    for step in closed:
+        if step.status == StepStatus.UNKNOWN:
+            audit.record(connection, "ran", NOBODY, turn_id=turn_id, step=step.n, status=step.status)
     ring_all(connection)
 
 
@@ -84,9 +112,19 @@ def show_change(connection: sa.Connection, turn_id: str) -> None:
     connection.execute(_want_drawing, {"t": turn_id})
 
 
-def expire_overdue(connection: sa.Connection, turn_id: str) -> bool:
-    """Settle approvals whose time is up; whether there were any."""
-    expired = connection.execute(_expire, {"t": turn_id}).scalars().all()
+def show_to_those_behind(connection: sa.Connection, turn_id: str) -> None:
+    """What the turns queued behind this one wait for has changed: it waits for a signature, or no longer does, or has
+    ended.
+    """
+    connection.execute(_want_drawings_behind, {"t": turn_id})
+
+
+def expire_overdue(connection: sa.Connection, turn_id: str) -> Sequence[int]:
+    """Settle approvals whose time is up; which steps they were."""
+    return connection.execute(_expire, {"t": turn_id}).scalars().all()
+
+
+def record_expired(connection: sa.Connection, turn_id: str, expired: Sequence[int]) -> None:
+    """Put on record that approvals timed out."""
     for n in expired:
         audit.record(connection, "expired", NOBODY, turn_id=turn_id, step=n)
-    return bool(expired)

@@ -1,9 +1,11 @@
 """Transactions that come from people: a message, a decision, a stop. Any process may run them.
 
-The order of locks is always turn, then steps.
+The order of locks is always conversation, turn, steps, deliveries, and the audit last.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -23,7 +25,7 @@ from bot.domain.turns import Question, Receipt, StepStatus, TurnStatus
 from bot.storage import audit
 from bot.storage.bodies import question_body
 from bot.storage.clock import now
-from bot.storage.endings import end_turn, show_change
+from bot.storage.endings import end_turn, show_change, show_to_those_behind
 from bot.storage.inserting import Insert
 from bot.storage.ringing import ring_all, ring_stop, ring_turn
 from bot.storage.tables import LIVE, Json, approvals, conversations, decisions, deliveries, message_keys, steps, turns
@@ -54,7 +56,10 @@ _ahead = (
     .select_from(turns)
     .where(turns.c.conversation == bindparam("conversation"), turns.c.status.in_(LIVE))
 )
-_lock = sa.select(turns.c.status, turns.c.stop_by).where(turns.c.id == bindparam("turn_id")).with_for_update()
+# FOR NO KEY UPDATE: whoever inserts a row that refers to the turn does not wait for it.
+_lock = (
+    sa.select(turns.c.status, turns.c.stop_by).where(turns.c.id == bindparam("turn_id")).with_for_update(key_share=True)
+)
 _asked = (
     sa.select(
         approvals.c.turn_id,
@@ -101,19 +106,23 @@ _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by
 _TITLE_LENGTH = 80
 
 
-class SeenMeanwhile(Exception):
-    """Another process has put the same message on disk since this one looked."""
+class SeenBefore(Exception):
+    """The message is on disk already."""
+
+
+def seen(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+    """The turn of a message that was put on disk before, under the id given (whose COMMIT's answer was lost) or not."""
+    known = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
+    return None if known is None else Receipt(known, redelivery=known != turn_id)
 
 
 def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt:
-    """Make a turn of a message under the id given, unless one of its keys was seen before. Raises SeenMeanwhile."""
-    known = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
-    if known is not None:
-        return Receipt(known, redelivery=known != turn_id)
+    """Make a turn of a message under the id given. Raises SeenBefore if one of its keys was."""
     key = str(message.conversation)
-    ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
     title = " ".join(message.text.split())[:_TITLE_LENGTH]
     seq = connection.execute(_next_seq.on(connection), {"k": key, "t": title}).scalar_one()
+    # Counted under the conversation's lock: of two messages at once, one is behind the other.
+    ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
     connection.execute(
         _add_turn,
         {
@@ -128,9 +137,10 @@ def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) ->
             ),
         },
     )
-    for each in message.keys:
+    # In one order everywhere: two that insert the same keys must not wait for each other.
+    for each in sorted(message.keys):
         if connection.execute(_add_key.on(connection), {"k": each, "t": turn_id}).first() is None:
-            raise SeenMeanwhile
+            raise SeenBefore
     # A turn that has to wait is shown as waiting; one that runs at once is shown when it does.
     connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
     ring_all(connection)
@@ -149,13 +159,10 @@ def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlemen
         return NoSuchApproval()
     connection.execute(_lock, {"turn_id": asked.turn_id})
     # Read again under the lock: somebody may have been faster.
-    asked = connection.execute(_asked, {"approval_id": decision.approval_id}).one()
-    if asked.status != StepStatus.AWAITING:
-        return AlreadySettled(_how(StepStatus(asked.status), asked.decided_by))
-    if asked.revision != decision.revision:
-        return OutOfDate()
-    if asked.overdue:
-        return AlreadySettled(_how(StepStatus.EXPIRED, ""))
+    asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
+    objection = _objection(asked, decision)
+    if asked is None or objection is not None:
+        return objection or NoSuchApproval()
     approved = decision.verdict is Verdict.APPROVE
     connection.execute(
         _settle_step,
@@ -182,7 +189,8 @@ def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlemen
             "key": key,
         },
     )
-    connection.execute(_requeue, {"t": asked.turn_id})
+    if connection.execute(_requeue, {"t": asked.turn_id}).rowcount:
+        show_to_those_behind(connection, asked.turn_id)
     show_change(connection, asked.turn_id)
     audit.record(
         connection,
@@ -205,7 +213,9 @@ def revise(connection: sa.Connection, revision: Revision) -> bool:
     if asked is None:
         return False
     connection.execute(_lock, {"turn_id": asked.turn_id})
-    asked = connection.execute(_asked, {"approval_id": revision.approval_id}).one()
+    asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+    if asked is None:
+        return False
     if asked.revision == revision.of + 1 and asked.fingerprint == revision.fingerprint:
         return True
     if asked.status != StepStatus.AWAITING or asked.revision != revision.of or asked.overdue:
@@ -243,11 +253,22 @@ def stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
     if row.stop_by is not None:
         return True
     connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
-    audit.record(connection, "stopped", by.principal, turn_id=turn_id)
     if row.status != TurnStatus.RUNNING:
         end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+    audit.record(connection, "stopped", by.principal, turn_id=turn_id)
     ring_stop(connection, turn_id)
     return True
+
+
+def _objection(asked: Any, decision: Decision) -> Settlement | None:
+    """Why this decision settles nothing."""
+    if asked is None:
+        return NoSuchApproval()
+    if asked.status != StepStatus.AWAITING:
+        return AlreadySettled(_how(StepStatus(asked.status), asked.decided_by))
+    if asked.revision != decision.revision:
+        return OutOfDate()
+    return AlreadySettled(_how(StepStatus.EXPIRED, "")) if asked.overdue else None
 
 
 def _how(status: StepStatus, by: str) -> str:

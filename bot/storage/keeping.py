@@ -15,7 +15,11 @@ from bot.storage.tables import LIVE, conversations, deliveries, jobs, turns
 _add_job = Insert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
 _take_job = (
     jobs.update()
-    .where(jobs.c.name == bindparam("job"), jobs.c.due_at <= now())
+    .where(
+        jobs.c.name == bindparam("job"),
+        # Further ahead than one round: the clock was put back, or the round was longer.
+        sa.or_(jobs.c.due_at <= now(), jobs.c.due_at > now() + bindparam("seconds")),
+    )
     .values(due_at=now() + bindparam("seconds"))
     .returning(jobs.c.name)
 )
@@ -30,6 +34,12 @@ _old = (
     .order_by(turns.c.ended_at)
     .limit(bindparam("limit"))
 )
+_key = conversations.c.key
+# Those that somebody writes to at this moment are not empty, or will not be in a moment.
+_at_rest = (
+    sa.select(_key).where(_key.in_(bindparam("keys", expanding=True))).order_by(_key).with_for_update(skip_locked=True)
+)
+_lock = sa.select(_key).where(_key == bindparam("k")).with_for_update()
 _delete_turns = turns.delete().where(turns.c.id.in_(bindparam("ids", expanding=True))).returning(turns.c.conversation)
 _delete_empty = conversations.delete().where(
     conversations.c.key.in_(bindparam("keys", expanding=True)),
@@ -54,7 +64,9 @@ def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
     ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
     if ids:
         keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
-        connection.execute(_delete_empty, {"keys": list(keys)})
+        # Looked at once more under their locks: a message may have come in since.
+        at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
+        connection.execute(_delete_empty, {"keys": at_rest})
         audit.record(connection, "deleted old turns", NOBODY, count=len(ids))
     return len(ids)
 
@@ -62,6 +74,8 @@ def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
 def delete_conversation(connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
     """Delete a conversation with everything of it but the audit. False if there is none, or a turn of it is live."""
     key = str(conversation)
+    # First the lock, then the look: a message that comes in meanwhile waits, or is seen.
+    connection.execute(_lock, {"k": key})
     if connection.execute(_live_in, {"k": key}).first() is not None:
         return False
     if connection.execute(_delete_conversation, {"k": key}).first() is None:

@@ -16,33 +16,46 @@ from bot.errors import NotFound
 from bot.storage.bodies import read_call, read_question, read_reply, read_result
 from bot.storage.tables import approvals, conversations, deliveries, steps, turns
 
-_turn = (
-    sa.select(turns, deliveries.c.wanted.label("revision"))
-    .join(deliveries, deliveries.c.turn_id == turns.c.id)
-    .where(turns.c.id == bindparam("turn_id"))
-)
-_columns = (
-    sa.select(
-        steps.c.turn_id,
-        steps.c.n,
-        steps.c.kind,
-        steps.c.status,
-        steps.c.repeatable,
-        steps.c.body,
-        steps.c.result,
-        *(column.label(f"approval_{column.name}") for column in approvals.c),
-    )
-    .select_from(steps)
-    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
-)
-_steps = _columns.where(steps.c.turn_id == bindparam("turn_id")).order_by(steps.c.n)
-_later = steps.alias("later")
-_last_steps = _columns.join(turns, turns.c.id == steps.c.turn_id).where(
-    steps.c.turn_id.in_(bindparam("ids", expanding=True)),
-    sa.or_(
-        turns.c.kind == "call",
-        ~sa.exists().where(_later.c.turn_id == steps.c.turn_id, _later.c.n > steps.c.n),
+_step_columns = (
+    *(
+        column.label(f"step_{column.name}")
+        for column in (
+            steps.c.turn_id,
+            steps.c.n,
+            steps.c.kind,
+            steps.c.status,
+            steps.c.repeatable,
+            steps.c.body,
+            steps.c.result,
+        )
     ),
+    *(column.label(f"approval_{column.name}") for column in approvals.c),
+)
+_asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+# One statement a record: nothing is read more often.
+_record = (
+    sa.select(turns, deliveries.c.wanted.label("revision"), *_step_columns)
+    .select_from(turns)
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .outerjoin(steps, steps.c.turn_id == turns.c.id)
+    .outerjoin(approvals, _asked)
+    .where(turns.c.id == bindparam("turn_id"))
+    .order_by(steps.c.n)
+)
+_later = steps.alias("later")
+_last_steps = (
+    sa.select(*_step_columns)
+    .select_from(steps)
+    .outerjoin(approvals, _asked)
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .where(
+        steps.c.turn_id.in_(bindparam("ids", expanding=True)),
+        sa.or_(
+            turns.c.kind == "call",
+            ~sa.exists().where(_later.c.turn_id == steps.c.turn_id, _later.c.n > steps.c.n),
+        ),
+    )
+    .order_by(steps.c.n)
 )
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
 _ended_before = (
@@ -66,12 +79,12 @@ _latest = (
 
 def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
     """A turn with its steps. Raises NotFound."""
-    row = connection.execute(_turn, {"turn_id": turn_id}).first()
-    if row is None:
+    rows = connection.execute(_record, {"turn_id": turn_id}).all()
+    if not rows:
         raise NotFound(f"There is no turn {turn_id}.")
-    turn = _read_turn(row)
-    rows = connection.execute(_steps, {"turn_id": turn_id})
-    return TurnRecord(turn, tuple(_read_step(step, turn.author.platform) for step in rows), row.revision)
+    turn = read_turn(rows[0])
+    done = tuple(_read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
+    return TurnRecord(turn, done, rows[0].revision)
 
 
 def read_history(
@@ -86,8 +99,8 @@ def read_history(
     found: dict[str, list[Step]] = {row.id: [] for row in rows}
     if rows:
         for step in connection.execute(_last_steps, {"ids": list(found)}):
-            found[step.turn_id].append(_read_step(step, conversation.platform))
-    return [TurnRecord(_read_turn(row), tuple(found[row.id]), row.revision) for row in reversed(rows)]
+            found[step.step_turn_id].append(_read_step(step, conversation.platform))
+    return [TurnRecord(read_turn(row), tuple(found[row.id]), row.revision) for row in reversed(rows)]
 
 
 def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
@@ -105,7 +118,8 @@ def read_approval(connection: sa.Connection, approval_id: str) -> tuple[Turn, To
     return record.turn, next(step for step in record.calls if step.n == row.n)
 
 
-def _read_turn(row: Any) -> Turn:
+def read_turn(row: Any) -> Turn:
+    """A turn of its row in `turns`."""
     conversation = ConversationKey.parse(row.conversation)
     return Turn(
         id=row.id,
@@ -120,19 +134,19 @@ def _read_turn(row: Any) -> Turn:
 
 
 def _read_step(row: Any, platform: str) -> Step:
-    if row.kind == "model":
-        return read_reply(row.n, row.body)
-    call, tool, origin = read_call(row.body)
+    if row.step_kind == "model":
+        return read_reply(row.step_n, row.step_body)
+    call, tool, origin = read_call(row.step_body)
     if row.approval_revised is not None:
         call = dataclasses.replace(call, arguments=row.approval_revised)
     return ToolStep(
-        n=row.n,
+        n=row.step_n,
         call=call,
         tool=tool,
-        status=StepStatus(row.status),
-        repeatable=row.repeatable,
+        status=StepStatus(row.step_status),
+        repeatable=row.step_repeatable,
         origin=origin,
-        result=read_result(row.result),
+        result=read_result(row.step_result),
         approval=None if row.approval_id is None else _read_approval(row, platform),
     )
 

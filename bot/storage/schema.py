@@ -19,7 +19,7 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 async def upgrade(database: Database) -> None:
-    """Apply what is missing. Raises DatabaseError if the database belongs to a later release."""
+    """Apply what is missing. Raises DatabaseError if the database belongs to a later release or cannot be changed."""
     found = await current(database)
     if found == head():
         return
@@ -28,7 +28,14 @@ async def upgrade(database: Database) -> None:
             f"The database {database.name} has schema {found}, which a later release made; this one knows {head()}.",
             "run that release, or use another database with DATABASE_URL",
         )
-    await database.run_once(_upgrade)
+    try:
+        await database.run_once(_upgrade)
+    except SqlDatabaseError as error:
+        reason = first_line(error.orig)
+        raise DatabaseError(
+            f"The database {database.name} cannot be brought to schema {head()}: {reason}.",
+            "see that its owner does it and that nothing else holds its tables, a backup for instance, and try again",
+        ) from error
 
 
 async def current(database: Database) -> str | None:

@@ -22,12 +22,14 @@ from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError
 from bot.storage.clock import FUNCTION
-from bot.storage.database import Database, heard
+from bot.storage.database import Database, heard, json_text
 
 T = TypeVar("T")
 
 _BUSY_MILLISECONDS = 5000
 _LARGEST_BATCH = 64
+_CLOSING_SECONDS = 7.0
+_MOVED = "the file was deleted or replaced while it was in use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class _Outcome:
     """How a transaction went: `error` or else `result`."""
 
     result: Any = None
-    error: BaseException | None = None
+    error: Exception | None = None
 
 
 class SqliteDatabase(Database):
@@ -53,9 +55,12 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(str(path))
         self._clock = clock
+        self._path = path
+        self._file = _identity(path)
         self._engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(path)),
             hide_parameters=True,  # what people said has no place in an error
+            json_serializer=json_text,
             poolclass=sa.StaticPool,
             connect_args={"check_same_thread": False},
         )
@@ -81,7 +86,8 @@ class SqliteDatabase(Database):
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
-            await asyncio.to_thread(self._thread.join)
+            # A limit: another program may hold the file. The thread ends by itself, or with the process.
+            await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
 
     def passing(self, error: DBAPIError) -> bool:
         """Locked by another program, or no room on the disk for now."""
@@ -92,6 +98,8 @@ class SqliteDatabase(Database):
         """What a person can do about it."""
         if "full" in reason:
             return "free some space on its disk"
+        if _MOVED in reason:
+            return "start again: what was written to the old file is in it, wherever it is now"
         if "locked" in reason or "busy" in reason:
             return "see which other program has the file open"
         return "check the file, its folder and its disk"
@@ -121,13 +129,20 @@ class SqliteDatabase(Database):
     def _commit(self, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
         try:
             with self._engine.begin() as connection:
+                self._check_the_file()
                 return [_Outcome(job.work(connection)) for job in jobs]
         except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
-            if len(jobs) == 1:
-                return [_Outcome(error=error)]
-            # Nothing of the batch happened. On its own each finds out whether the mistake was its own; failures are so
-            # rare that this costs less than a savepoint for each.
-            return [outcome for job in jobs for outcome in self._commit([job])]
+            if len(jobs) == 1 or _is_everybodys(error):
+                return [_Outcome(error=_tellable(error)) for _ in jobs]
+            # Nothing of the batch happened. In ever smaller parts each finds out whether the mistake was its own;
+            # failures are so rare that this costs less than a savepoint for each.
+            half = len(jobs) // 2
+            return [*self._commit(jobs[:half]), *self._commit(jobs[half:])]
+
+    def _check_the_file(self) -> None:
+        """A file that was deleted or replaced takes everything that is written and gives nothing back."""
+        if _identity(self._path) != self._file:
+            raise DBAPIError(None, None, sqlite3.OperationalError(_MOVED))
 
     def _prepare(self, connection: Any, _record: object) -> None:
         connection.isolation_level = None
@@ -155,6 +170,29 @@ def open_sqlite(path: Path, *, clock: Callable[[], float] = time.time) -> Sqlite
             f"The database {path} cannot be opened: {error}.", "check the folder and DATABASE_URL"
         ) from error
     return SqliteDatabase(path, clock=clock)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _tellable(error: BaseException) -> Exception:
+    """What a future may hand on: a wish to end the process would end the event loop instead of its task."""
+    if isinstance(error, Exception):
+        return error
+    told = RuntimeError(f"the transaction raised {type(error).__name__}")
+    told.__cause__ = error
+    return told
+
+
+def _is_everybodys(error: BaseException) -> bool:
+    """Whether no part of a batch would fare better: each would only wait for the lock again."""
+    reason = str(getattr(error, "orig", ""))
+    return "locked" in reason or _MOVED in reason
 
 
 def _begin_immediate(connection: sa.Connection) -> None:

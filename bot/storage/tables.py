@@ -41,6 +41,7 @@ class Words(sa.TypeDecorator[str]):
 Json = sa.JSON()
 
 LIVE = ("queued", "running", "waiting")
+ACTIVE = ("running", "waiting")
 
 conversations = sa.Table(
     "conversations",

@@ -17,9 +17,9 @@ from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnR
 from bot.errors import LostLease
 from bot.storage import audit
 from bot.storage.bodies import call_body, reply_body, result_body
-from bot.storage.claims import own, own_to_the_end, settle_leftovers
+from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
-from bot.storage.endings import NOBODY, end_turn, expire_overdue, show_change
+from bot.storage.endings import NOBODY, end_turn, expire_overdue, record_expired, show_change, show_to_those_behind
 from bot.storage.inserting import Insert
 from bot.storage.records import read_record
 from bot.storage.ringing import ring_all
@@ -123,9 +123,11 @@ def resume(connection: sa.Connection, held: Claim) -> TurnRecord:
 def append(connection: sa.Connection, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
     """Add a reply and its calls, or calls alone, in their places. Raises LostLease and Stopped."""
     own(connection, held)
-    _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
+    asked = _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
     show_change(connection, held.turn_id)
-    return read_record(connection, held.turn_id)
+    record = read_record(connection, held.turn_id)
+    _record_asked(connection, held.turn_id, asked)
+    return record
 
 
 def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
@@ -133,7 +135,6 @@ def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
     own(connection, held)
     if connection.execute(_begin, {"t": held.turn_id, "i": n, "f": held.fence}).first() is None:
         raise LostLease(held.turn_id)
-    audit.record(connection, "started", NOBODY, turn_id=held.turn_id, conversation=str(held.conversation), step=n)
     show_change(connection, held.turn_id)
     return read_record(connection, held.turn_id)
 
@@ -143,18 +144,19 @@ def end(connection: sa.Connection, held: Claim, n: int, status: StepStatus, resu
     own_to_the_end(connection, held)
     change = {"t": held.turn_id, "i": n, "to": status, "what": result_body(result)}
     ended = connection.execute(_end, change).first()
+    show_change(connection, held.turn_id)
+    record = read_record(connection, held.turn_id)
     if ended is not None and not ended.repeatable:
         audit.record(
             connection,
-            "ended",
+            "ran",
             NOBODY,
             turn_id=held.turn_id,
             conversation=str(held.conversation),
             step=n,
             status=status.value,
         )
-    show_change(connection, held.turn_id)
-    return read_record(connection, held.turn_id)
+    return record
 
 
 def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: ToolResult) -> None:
@@ -179,15 +181,18 @@ def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
         if connection.execute(_parked, {"t": held.turn_id, "f": held.fence}).first() is None:
             raise
         return None  # by this very transaction, whose answer was lost
-    if expire_overdue(connection, held.turn_id):
+    expired = expire_overdue(connection, held.turn_id)
+    if expired:
         show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
     open_calls = [step for step in record.calls if not step.status.ended]
-    if not open_calls or any(step.status is not StepStatus.AWAITING for step in open_calls):
-        return record
-    park_until_decided(connection, held.turn_id)
-    ring_all(connection)
-    return None
+    goes_on = not open_calls or any(step.status is not StepStatus.AWAITING for step in open_calls)
+    if not goes_on:
+        park_until_decided(connection, held.turn_id)
+        show_to_those_behind(connection, held.turn_id)
+        ring_all(connection)
+    record_expired(connection, held.turn_id, expired)
+    return record if goes_on else None
 
 
 def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
@@ -198,39 +203,52 @@ def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
 def finish(
     connection: sa.Connection, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str
 ) -> TurnRecord:
-    """End the turn with its last steps. A turn that a person stopped ends as cancelled. Raises LostLease."""
+    """End the turn with its last steps. A turn that a person stopped ends as cancelled, and no other. Raises
+    LostLease.
+    """
     try:
         stopped_by = own_to_the_end(connection, held)
     except LostLease:
         if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
             raise
         return read_record(connection, held.turn_id)  # ended by this very transaction, whose answer was lost
-    if stopped_by is None:
-        _add_steps(connection, held.turn_id, last)
+    if stopped_by is None and status is TurnStatus.CANCELLED:
+        release(connection, [held])  # nobody has stopped it after all: it goes on
+    elif stopped_by is None:
+        _record_asked(connection, held.turn_id, _add_steps(connection, held.turn_id, last))
         end_turn(connection, held.turn_id, status, failure)
     else:
         end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
     return read_record(connection, held.turn_id)
 
 
-def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> None:
+def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
+    """Those of them that ask for a signature and had not done so before."""
     if new:
         connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
-    for step in new:
-        if isinstance(step, ToolStep) and step.approval is not None:
-            row = _approval_row(turn_id, step)
-            if connection.execute(_add_approval.on(connection), row).first() is not None:
-                audit.record(
-                    connection,
-                    "asked",
-                    step.approval.requested_for.principal,
-                    turn_id=turn_id,
-                    step=step.n,
-                    approval=step.approval.id,
-                    server=step.tool.server if step.tool else "",
-                    tool=step.tool.name if step.tool else "",
-                    fingerprint=step.approval.fingerprint,
-                )
+    return [
+        step
+        for step in new
+        if isinstance(step, ToolStep)
+        and step.approval is not None
+        and connection.execute(_add_approval.on(connection), _approval_row(turn_id, step)).first() is not None
+    ]
+
+
+def _record_asked(connection: sa.Connection, turn_id: str, asked: Sequence[ToolStep]) -> None:
+    for step in asked:
+        assert step.approval is not None
+        audit.record(
+            connection,
+            "asked",
+            step.approval.requested_for.principal,
+            turn_id=turn_id,
+            step=step.n,
+            approval=step.approval.id,
+            server=step.tool.server if step.tool else "",
+            tool=step.tool.name if step.tool else "",
+            fingerprint=step.approval.fingerprint,
+        )
 
 
 def _step_row(turn_id: str, step: Step) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -56,10 +58,13 @@ class SqlTurnLog:
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Make a turn of a message, unless it was seen before."""
         turn_id = uuid.uuid4().hex
+        if not message.keys:
+            message = dataclasses.replace(message, keys=(f"turn:{turn_id}",))
         try:
             return await self._run(front_door.enqueue, message, turn_id)
-        except front_door.SeenMeanwhile:
-            return await self._run(front_door.enqueue, message, turn_id)
+        except (front_door.SeenBefore, IntegrityError):
+            known = await self._run(front_door.seen, message, turn_id)
+            return known if known is not None else await self._run(front_door.enqueue, message, turn_id)
 
     async def decide(self, decision: Decision) -> Settlement:
         """Compare-and-set on the approval's id and revision."""
@@ -85,11 +90,13 @@ class SqlTurnLog:
             return await self._at_once(claims.claim, self.me, limit, tuple(reaches), holding)
         except IntegrityError:
             # The database refused a second active turn in some conversation: one at a time, the others go through.
-            return await self._at_once(claims.claim, self.me, 1, tuple(reaches), holding)
+            with contextlib.suppress(IntegrityError):
+                return await self._at_once(claims.claim, self.me, 1, tuple(reaches), holding)
+            return ()
 
     async def renew(self, held: Sequence[Claim]) -> frozenset[str]:
         """Renew leases; the turns that are still ours and not to be stopped."""
-        return await self._at_once(claims.renew, held)
+        return await self._urgently(claims.renew, self.me, held)
 
     async def release(self, held: Sequence[Claim]) -> None:
         """Give turns back."""
@@ -153,7 +160,7 @@ class SqlTurnLog:
 
     async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:
         """Renew the leases on drawings in hand."""
-        return await self._at_once(drawings.hold, self.me, turn_ids)
+        return await self._urgently(drawings.hold, self.me, turn_ids)
 
     async def put_down(self, turn_id: str) -> None:
         """Let go of a drawing."""
@@ -163,9 +170,9 @@ class SqlTurnLog:
         """Remember where a slot was drawn."""
         await self._drive(drawings.keep, self.me, turn_id, drawn)
 
-    async def drawn(self, turn_id: str, revision: int) -> None:
-        """Everything up to `revision` is out."""
-        await self._drive(drawings.mark_drawn, self.me, turn_id, revision)
+    async def drawn(self, turn_id: str, revision: int) -> bool:
+        """Everything up to `revision` is out; whether the drawing is still in hand."""
+        return await self._drive(drawings.mark_drawn, self.me, turn_id, revision)
 
     async def postpone(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again later."""
@@ -201,6 +208,13 @@ class SqlTurnLog:
         self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         return await self._within(AT_ONCE, transaction, *args, **kwargs)
+
+    async def _urgently(
+        self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._database.run(
+            lambda connection: transaction(connection, *args, **kwargs), patience=AT_ONCE, urgent=True
+        )
 
     async def _within(
         self,

@@ -90,3 +90,33 @@ async def test_what_succeeded_or_was_never_there_is_not_run_again(house: House) 
         for n in (1, 2, 7):
             with pytest.raises(NotFound):
                 await engine.again(first.turn_id, n, ANA)
+
+
+async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_nothing_to_check(house: House) -> None:
+    house.toolbox.add(tool("notes__add"), lost)
+    house.allow("notes__add")
+    house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
+    engine = house.engine()
+
+    async def tried(turn_id: str, n: int, verdict: Verdict) -> TurnView:
+        again = await engine.again(turn_id, n, ANA)
+        view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        step = asked(view)
+        assert step is not None
+        assert step.approval is not None
+        await engine.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
+        return await house.surface.ended(again.turn_id)
+
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        await house.surface.ended(first.turn_id)
+        house.toolbox.add(tool("notes__add"), answers_ok)
+        denied = await tried(first.turn_id, 2, Verdict.DENY)
+        with pytest.raises(NotFound):
+            await engine.check(denied.turn.id, 1, ANA)
+        done = await tried(denied.turn.id, 1, Verdict.APPROVE)
+        recent = await engine.recent(done.turn.conversation, 2)
+        assert [view.turn.id for view in recent] == [denied.turn.id, done.turn.id]
+        assert (await engine.view(done.turn.id)).steps == done.steps
+    assert house.toolbox.names == ["notes__add", "notes__add"]
+    assert [step.status for step in done.steps if isinstance(step, ToolStep)] == [StepStatus.DONE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,11 @@ from bot.domain.events import (
     TurnEvent,
     TurnFailed,
     TurnFinished,
+    TurnQueued,
 )
-from bot.domain.turns import Step, StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.messages import ToolCall
+from bot.domain.turns import Question, Step, StepStatus, TurnStatus
+from bot.domain.views import Blocker, TurnView
 from bot.rendering.changes import answer, events_between
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
@@ -67,6 +70,8 @@ def outline(events: Sequence[TurnEvent]) -> list[str]:
         match event:
             case ReplyUpdated(_, text) | TurnFinished(_, text):
                 lines.append(f"{type(event).__name__} {text}")
+            case TurnQueued(_, ahead, blocker):
+                lines.append(f"TurnQueued {ahead} {blocker}")
             case TurnFailed(_, reason):
                 lines.append(f"TurnFailed {reason}")
             case ToolProgressed(_, step, text):
@@ -173,3 +178,29 @@ def test_the_answer_is_the_last_reply_as_far_as_it_has_come() -> None:
     assert answer(a_view()) == ""
     assert answer(a_view(a_reply(0, "one"), streaming="tw")) == "tw"
     assert answer(a_view(a_reply(0, "one"), a_reply(1, "two"), status=TurnStatus.DONE)) == "two"
+
+
+def test_a_place_in_the_queue_is_told_when_it_changes() -> None:
+    runs, waits = Blocker("t0"), Blocker("t0", awaits_signature=True)
+    views = [
+        replace(a_view(status=TurnStatus.QUEUED), ahead=ahead, blocker=blocker)
+        for ahead, blocker in ((2, runs), (2, runs), (2, waits), (1, runs), (0, None))
+    ]
+    assert told([*views, a_view(streaming="Hi")]) == [
+        TurnQueued("t1", 2, runs),
+        TurnQueued("t1", 2, waits),
+        TurnQueued("t1", 1, runs),
+        ReplyUpdated("t1", "Hi"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(StepStatus.DONE, "Added"), (StepStatus.FAILED, ""), (StepStatus.UNKNOWN, ""), (StepStatus.DENIED, "")],
+)
+def test_a_call_run_by_hand_is_answered_by_what_it_returned(status: StepStatus, text: str) -> None:
+    view = a_view(a_step(status, result="Added"), status=TurnStatus.DONE)
+    by_hand = replace(view.turn, question=Question("Run it again", call=ToolCall("c", "notes__add_note")))
+    view = replace(view, turn=by_hand)
+    assert answer(view) == text
+    assert told([view])[-1] == TurnFinished("t1", text)

@@ -17,9 +17,11 @@ from bot.domain.events import (
     TurnEvent,
     TurnFailed,
     TurnFinished,
+    TurnQueued,
 )
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus
+from bot.domain.views import Blocker
 from bot.rendering.event_json import event_json
 from tests.rendering.turns import a_step, an_approval
 
@@ -30,6 +32,20 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
 @pytest.mark.parametrize(
     ("event", "fields"),
     [
+        (
+            TurnQueued("t1", 2, Blocker("t0")),
+            {"event": "turn_queued", "ahead": 2, "behind": "t0", "behind_approval": False, "offers": []},
+        ),
+        (
+            TurnQueued("t1", 1, Blocker("t0", awaits_signature=True)),
+            {
+                "event": "turn_queued",
+                "ahead": 1,
+                "behind": "t0",
+                "behind_approval": True,
+                "offers": [{"offer": "stop", "label": "Stop what is ahead", "turn": "t0"}],
+            },
+        ),
         (ReplyUpdated("t1", "Hel"), {"event": "reply_updated", "text": "Hel"}),
         (ToolStarted("t1", a_step(StepStatus.STARTED, n=4)), {"event": "tool_started", **CALL, "status": "started"}),
         (
@@ -38,11 +54,25 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
         ),
         (
             ToolFinished("t1", a_step(StepStatus.DONE, n=4, result="Added")),
-            {"event": "tool_finished", **CALL, "status": "done", "result": "Added", "is_error": False},
+            {"event": "tool_finished", **CALL, "status": "done", "result": "Added", "is_error": False, "offers": []},
+        ),
+        (
+            ToolFinished("t1", a_step(StepStatus.UNKNOWN, n=4)),
+            {
+                "event": "tool_finished",
+                **CALL,
+                "status": "unknown",
+                "result": "",
+                "is_error": False,
+                "offers": [
+                    {"offer": "check", "label": "Check", "turn": "t1", "step": 4},
+                    {"offer": "run_again", "label": "Run again", "turn": "t1", "step": 4},
+                ],
+            },
         ),
         (
             ToolFinished("t1", a_step(StepStatus.CANCELLED, n=4)),
-            {"event": "tool_finished", **CALL, "status": "cancelled", "result": "", "is_error": False},
+            {"event": "tool_finished", **CALL, "status": "cancelled", "result": "", "is_error": False, "offers": []},
         ),
         (
             ApprovalRequested("t1", a_step(StepStatus.AWAITING, n=4, approval=an_approval())),

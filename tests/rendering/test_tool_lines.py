@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
+from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import NAME_LIMIT, SUMMARY_LIMIT, Mark, ToolLine, tool_line
@@ -97,3 +98,9 @@ def test_every_line_is_plain_and_bounded(status: StepStatus, text: str, name: st
         assert one_line(part, 1_000) == part
     assert len(made.name) <= NAME_LIMIT
     assert len(made.summary) <= SUMMARY_LIMIT + 50
+
+
+def test_of_an_unknown_outcome_the_reason_is_told_and_not_what_the_model_should_do() -> None:
+    text = f"No answer within 30 s. {UNSURE} Check before trying again, and tell the person."
+    unknown = line(a_step(StepStatus.UNKNOWN, result=text))
+    assert (unknown.state, unknown.summary) == ("may or may not have happened", "No answer within 30 s.")

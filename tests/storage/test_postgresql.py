@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -10,6 +15,7 @@ import sqlalchemy as sa
 from bot.domain.rings import Decided, Look, Ring, StopWanted
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address
 from bot.storage.doorbell import listen, read_ring
 from bot.storage.postgresql import PostgresDatabase
@@ -98,14 +104,98 @@ async def test_a_closed_database_takes_nothing_more(address: str) -> None:
         await database.run(lambda connection: connection.exec_driver_sql("select 1"))
 
 
-async def test_a_process_that_freezes_in_a_transaction_does_not_hold_its_rows_for_ever(
+async def test_a_process_that_freezes_in_a_transaction_loses_its_rows_before_anybody_gives_up_waiting_for_them(
     database: PostgresDatabase,
 ) -> None:
     def read(connection: sa.Connection) -> list[str]:
         names = ("idle_in_transaction_session_timeout", "lock_timeout")
         return [connection.exec_driver_sql(f"show {name}").scalar_one() for name in names]
 
-    assert await database.run(read) == ["10s", "8s"]
+    assert await database.run(read) == ["5s", "8s"]
+
+
+async def test_a_process_that_was_frozen_in_a_transaction_does_it_again(database: PostgresDatabase) -> None:
+    tried: list[int] = []
+
+    def freezes_once(connection: sa.Connection) -> int:
+        tried.append(1)
+        if len(tried) == 1:
+            connection.exec_driver_sql("set local idle_in_transaction_session_timeout = 20")
+            time.sleep(0.2)
+        return int(connection.exec_driver_sql("select 7").scalar_one())
+
+    assert await database.run(freezes_once) == 7
+    assert len(tried) == 2
+
+
+async def test_a_server_that_became_read_only_is_left_and_a_writable_one_waited_for(
+    database: PostgresDatabase, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fail-over: the old connections lead to what is a stand-by now."""
+    log = SqlTurnLog(database)
+
+    def prefer(read_only: str) -> None:
+        with psycopg.connect(address, autocommit=True, options="-c default_transaction_read_only=off") as other:
+            name = address.partition("?")[0].rpartition("/")[2]
+            other.execute(f"alter database {name} set default_transaction_read_only = {read_only}")
+
+    prefer("on")
+    receiving = asyncio.create_task(log.enqueue(message("hi")))
+    await until(lambda: "does not answer (cannot execute" in caplog.text)
+    prefer("off")
+    assert not (await receiving).redelivery
+
+
+async def test_a_server_that_says_nothing_any_more_is_hung_up_on(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_LONGEST_SECONDS", 0.2)
+    with frozen(await backend(database)):
+        async with asyncio.timeout(5):
+            assert await database.run(lambda connection: connection.exec_driver_sql("select 1").scalar_one()) == 1
+
+
+async def test_closing_does_not_wait_for_a_server_that_says_nothing(address: str) -> None:
+    database = PostgresDatabase(PostgresServer(address))
+    with frozen(await backend(database)):
+        asking = asyncio.create_task(database.run(lambda connection: connection.exec_driver_sql("select 1")))
+        await until(lambda: any(errand.line is not None for errand in database._underway.values()))
+        began = time.monotonic()
+        await database.close()
+        assert time.monotonic() - began < 3
+        with pytest.raises(DatabaseError):
+            await asking
+    assert not [thread for thread in threading.enumerate() if thread in database._threads._threads]
+
+
+async def test_leases_are_kept_though_every_thread_waits_for_somebody(database: PostgresDatabase, address: str) -> None:
+    log = SqlTurnLog(database)
+    await log.enqueue(message("hi"))
+    (claim,) = await log.claim(1)
+    with psycopg.connect(address) as other:
+        other.execute("lock table conversations in access exclusive mode")
+        waiting = [asyncio.create_task(log.enqueue(message(f"{n}"))) for n in range(8)]
+        await until(lambda: all(errand.line is not None for errand in list(database._underway.values())[:4]))
+        async with asyncio.timeout(3):
+            assert await log.renew([claim]) == {claim.turn_id}
+            assert await log.hold([claim.turn_id]) == frozenset()
+        other.rollback()
+    assert len({receipt.turn_id for receipt in await asyncio.gather(*waiting)}) == 8
+
+
+async def backend(database: PostgresDatabase) -> int:
+    """The server's process behind the one connection there is."""
+    return await database.run(lambda c: int(c.exec_driver_sql("select pg_backend_pid()").scalar_one()))
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """A process that is there and says nothing."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 async def test_a_pooler_that_refuses_session_settings_gets_none(address: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic import command
@@ -48,6 +49,21 @@ async def test_many_processes_may_upgrade_at_once(empty: Database) -> None:
     await asyncio.gather(*(schema.upgrade(empty) for _ in range(4)))
     await schema.upgrade(empty)
     assert await schema.current(empty) == schema.head()
+
+
+async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and_can_be_done_later(
+    request: pytest.FixtureRequest,
+) -> None:
+    postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    address = await asyncio.to_thread(postgres.empty)
+    database = open_database(f"{address}&options=-c%20lock_timeout%3D100")
+    with psycopg.connect(address) as backup:
+        backup.execute("create table alembic_version (version_num varchar(32))")
+        with pytest.raises(DatabaseError, match=f"cannot be brought to schema {schema.head()}: .* lock timeout"):
+            await schema.upgrade(database)
+    await schema.upgrade(database)
+    assert await schema.current(database) == schema.head()
+    await database.close()
 
 
 async def test_a_database_of_a_later_release_is_left_alone(empty: Database) -> None:
@@ -119,6 +135,26 @@ def test_an_address_this_release_cannot_use_is_refused_with_the_fix(url: str) ->
         open_database(url)
     assert caught.value.fix == "use sqlite:///path/to/file.db or postgresql://user:password@host/database"
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "user:hunt/er2@host/x",
+        "user:hunt@er2@host/x",
+        "user:hunt#er2@host/x",
+        "user:hunt?er2@host/x",
+        "user:hunt%er2@host/x",
+        "user:hunter2@host:port/x",
+        "user:hunter2@one,two/x",
+        "user:hunter2@[::1/x",
+    ],
+)
+def test_an_address_that_can_be_read_in_two_ways_is_refused_without_a_piece_of_its_password(rest: str) -> None:
+    with pytest.raises(DatabaseError, match="no address of one server") as caught:
+        open_database(f"postgresql://{rest}")
+    assert "hunt" not in str(caught.value)
+    assert "er2" not in str(caught.value)
 
 
 async def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.storage import sqlite
 from bot.storage.sqlite import SqliteDatabase, open_sqlite
 
 
@@ -99,6 +102,96 @@ async def test_a_full_disk_is_waited_for_and_costs_nobody_anything(database: Sql
     await database.run(limit(1_000_000))
     await writing
     assert [word[0] for word in await words(database)] == ["y"]
+
+
+async def test_a_disk_that_fills_up_in_the_middle_of_a_batch_costs_only_what_does_not_fit(
+    database: SqliteDatabase,
+) -> None:
+    used = await database.run(lambda connection: connection.exec_driver_sql("pragma page_count").scalar_one())
+    await database.run(lambda connection: connection.exec_driver_sql(f"pragma max_page_count={used}").scalar())
+    big = adding("y" * 100_000)
+    results = await asyncio.gather(
+        *(database.run(work, patience=0) for work in (adding("a"), adding("b"), big, adding("c"))),
+        return_exceptions=True,
+    )
+    assert [type(result).__name__ for result in results] == ["int", "int", "DatabaseUnavailable", "int"]
+    assert await words(database) == ["a", "b", "c"]
+
+
+async def test_a_batch_waits_once_for_a_lock_and_not_once_for_each(database: SqliteDatabase, tmp_path: Path) -> None:
+    await database.run(lambda connection: connection.exec_driver_sql("pragma busy_timeout=200").scalar())
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("begin immediate")
+    began = time.monotonic()
+    results = await asyncio.gather(
+        *(database.run(adding(f"w{n}"), patience=0) for n in range(30)), return_exceptions=True
+    )
+    took = time.monotonic() - began
+    other.execute("rollback")
+    other.close()
+    assert {type(result) for result in results} == {DatabaseUnavailable}
+    assert took < 2
+
+
+async def test_one_mistake_in_a_large_batch_costs_a_few_commits_more(database: SqliteDatabase) -> None:
+    commits = []
+    sa.event.listen(database._engine, "commit", lambda _connection: commits.append(1))
+    held = threading.Event()
+    holding = asyncio.create_task(database.run(lambda _connection: held.wait(10)))
+    await asyncio.sleep(0)
+    writing = [asyncio.create_task(database.run(adding(f"w{max(n, 1)}"))) for n in range(64)]
+    await asyncio.sleep(0)
+    held.set()
+    results = await asyncio.gather(holding, *writing, return_exceptions=True)
+    assert sum(isinstance(result, sa.exc.IntegrityError) for result in results) == 1
+    assert len(await words(database)) == 63
+    assert len(commits) < 12
+
+
+@pytest.mark.parametrize("leaving", [SystemExit, KeyboardInterrupt])
+async def test_a_transaction_that_wants_to_end_the_process_ends_neither_the_thread_nor_its_neighbours(
+    database: SqliteDatabase, leaving: type[BaseException]
+) -> None:
+    def leaves(connection: sa.Connection) -> None:
+        adding("half")(connection)
+        raise leaving
+
+    # asyncio lets nobody keep these two: whoever asked learns of it another way.
+    asked = [database.run(work) for work in (adding("before"), leaves, adding("after"))]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["int", "RuntimeError", "int"]
+    assert await words(database) == ["before", "after"]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+async def test_nothing_is_acknowledged_that_went_into_a_file_which_is_not_there_any_more(
+    database: SqliteDatabase, tmp_path: Path, replaced: bool
+) -> None:
+    await database.run(adding("kept"))
+    (tmp_path / "a.db").rename(tmp_path / "elsewhere.db")
+    if replaced:
+        (tmp_path / "a.db").touch()
+    with pytest.raises(DatabaseError, match="deleted or replaced") as caught:
+        await database.run(adding("lost"))
+    assert not isinstance(caught.value, DatabaseUnavailable)
+    assert "start again" in caught.value.fix
+    (tmp_path / "elsewhere.db").rename(tmp_path / "a.db")
+    await database.run(adding("found again"))
+    assert await words(database) == ["kept", "found again"]
+
+
+async def test_closing_does_not_wait_for_ever_for_a_program_that_holds_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_CLOSING_SECONDS", 0.1)
+    database = open_sqlite(tmp_path / "b.db")
+    held = threading.Event()
+    holding = asyncio.create_task(database.run(lambda _connection: held.wait(10)))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await database.close()
+    held.set()
+    assert await holding
 
 
 async def test_a_mistake_is_no_trouble_that_passes(database: SqliteDatabase) -> None:

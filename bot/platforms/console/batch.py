@@ -14,13 +14,28 @@ from pathlib import Path
 from typing import TextIO
 
 from bot.domain.commands import Invocation
-from bot.errors import CountersignError
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Receipt
+from bot.errors import CountersignError, NotFound
+from bot.platforms.console import taking_up
 from bot.platforms.console.clerk import Clerk
 from bot.platforms.console.input_lines import input_lines
 from bot.platforms.console.opening import Opening, arrived, exit_code
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.plain_replies import reply_text
-from bot.platforms.console.slash import COMMANDS, Help, Invoke, NewConversation, Quit, Say, Unknown, parse
+from bot.platforms.console.slash import (
+    COMMANDS,
+    CheckCall,
+    Help,
+    Invoke,
+    NewConversation,
+    Quit,
+    RunAgain,
+    Say,
+    StopTurn,
+    Unknown,
+    parse,
+)
 from bot.platforms.console.streams import write
 from bot.platforms.console.watch import Watch
 from bot.ports import Commands, FrontDoor
@@ -47,7 +62,6 @@ class Batch:
         self._output = output
         self._engine: Awaitable[FrontDoor]
         self._commands: Awaitable[Commands]
-        self._conversation = ""
         self._turn = ""
         self._interrupted = asyncio.Event()
 
@@ -61,7 +75,7 @@ class Batch:
         self._engine = asyncio.ensure_future(engine)
         self._commands = asyncio.ensure_future(commands)
         start = await arrived(opening)
-        self._conversation = start.conversation
+        self._watch.conversation = start.conversation
         for view in start.open:
             self._watch.attend(view)
 
@@ -99,8 +113,12 @@ class Batch:
 
     async def _decide_alone(self) -> None:
         while True:
-            step = await self._watch.asked.get()
-            await self._clerk.alone(step, await arrived(self._engine))
+            asked = await self._watch.asked.get()
+            if asked.ours or not self._watch.shared:
+                await self._clerk.alone(asked.step, await arrived(self._engine))
+            else:
+                # Its person may sit at another terminal at this moment: what the rule leaves open is theirs to say.
+                await self._clerk.by_rule(asked.step, await arrived(self._engine))
 
     async def _stop(self) -> None:
         """Ask the engine to stop the running turn and wait, within a limit, until that is drawn."""
@@ -108,8 +126,9 @@ class Batch:
             return
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                if await (await arrived(self._engine)).stop(self._turn, self._person.author):
-                    await self._watch.end(self._turn)
+                engine = await arrived(self._engine)
+                if await engine.stop(self._turn, self._person.author):
+                    await self._watch.end(self._turn, engine)
         except TimeoutError:
             write(self._output.remarks, "The turn is still being stopped.\n")
 
@@ -117,14 +136,14 @@ class Batch:
         """Do what a line says; the exit code it leads to, None to leave."""
         code: int | None = 0
         match parse(text):
-            case Say(message):
-                code = await self._ask(message)
+            case Say() | CheckCall() | RunAgain() | StopTurn() as wanted:
+                code = await self._do(wanted)
             case Invoke(command, words):
                 code = await self._invoke(command, words)
             case Help():
                 self._print("\n".join(f"{name:<8}{what}" for name, what in COMMANDS.items()))
             case NewConversation():
-                self._conversation = fresh_conversation()
+                self._watch.conversation = fresh_conversation()
             case Quit():
                 code = None
             case Unknown() as unknown:
@@ -132,17 +151,38 @@ class Batch:
                 code = 1
         return code
 
-    async def _ask(self, text: str) -> int:
+    async def _do(self, wanted: Say | CheckCall | RunAgain | StopTurn) -> int:
         engine = await arrived(self._engine)
-        receipt = await self._watch.hand_in(engine, self._person.says(text, self._conversation))
+        try:
+            match wanted:
+                case Say(text):
+                    return await self._ask(engine, engine.receive(self._person.says(text, self._watch.conversation)))
+                case CheckCall():
+                    return await self._ask(engine, taking_up.check(engine, self._person, self._here))
+                case RunAgain():
+                    return await self._ask(engine, taking_up.run_again(engine, self._person, self._here))
+                case StopTurn():
+                    await taking_up.stop(engine, self._person, self._here)
+                    write(self._output.remarks, "Stopped.\n")
+                    return 0
+        except NotFound as error:
+            write(self._output.remarks, f"{error}\n")
+            return 1
+
+    async def _ask(self, engine: FrontDoor, handing: Awaitable[Receipt]) -> int:
+        receipt = await self._watch.hand_in(handing)
         self._turn = receipt.turn_id
-        view = await self._watch.end(receipt.turn_id)
+        view = await self._watch.end(receipt.turn_id, engine)
         self._turn = ""
-        return exit_code(view.turn.status)
+        return exit_code(view)
+
+    @property
+    def _here(self) -> ConversationKey:
+        return self._person.key(self._watch.conversation)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> int:
         commands = await arrived(self._commands)
-        request = Invocation(command, words, self._person.member, self._person.key(self._conversation))
+        request = Invocation(command, words, self._person.member, self._here)
         last = None
         async for reply in commands.handle(request):
             last = reply

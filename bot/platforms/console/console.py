@@ -68,14 +68,15 @@ def on_screen(
     history: Path | None = None,
     quiet_seconds: float | None = None,
     clock: Callable[[], float] = monotonic,
+    shared: bool = False,
 ) -> Terminal:
     """The interactive chat. `model` is the label in the banner, `history` the file of typed lines, `quiet_seconds`
     how long the keyboard must have been still before a card takes a key, `clock` what the seconds of waiting are
-    read from.
+    read from, `shared` whether other processes work on the same database.
     """
     from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
-    watch = Watch()
+    watch = Watch(shared=shared)
     listener, page = interactive(
         person=person,
         streams=streams,
@@ -90,26 +91,41 @@ def on_screen(
 
 
 def one_question(
-    text: str, person: Person, streams: Streams, *, approve: ApproveMode = ApproveMode.ASK, json: bool = False
+    text: str,
+    person: Person,
+    streams: Streams,
+    *,
+    approve: ApproveMode = ApproveMode.ASK,
+    json: bool = False,
+    shared: bool = False,
 ) -> Terminal:
     """`-m TEXT`: the answer on standard output, everything else on standard error; `json` for events instead."""
-    watch, drawing, clerk = _batch(person, streams, approve, json=json)
+    watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     listener = OneQuestion(text, person, watch, clerk, _output(streams))
     return Terminal(listener, ConsoleSurface(person, watch, drawing))
 
 
-def piped(person: Person, streams: Streams, *, approve: ApproveMode = ApproveMode.ASK, json: bool = False) -> Terminal:
+def piped(
+    person: Person,
+    streams: Streams,
+    *,
+    approve: ApproveMode = ApproveMode.ASK,
+    json: bool = False,
+    shared: bool = False,
+) -> Terminal:
     """Every line of standard input is a message."""
-    watch, drawing, clerk = _batch(person, streams, approve, json=json)
+    watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     listener = PipedChat(streams.stdin, person, watch, clerk, _output(streams))
     return Terminal(listener, ConsoleSurface(person, watch, drawing))
 
 
-def _batch(person: Person, streams: Streams, approve: ApproveMode, *, json: bool) -> tuple[Watch, Drawing, Clerk]:
+def _batch(
+    person: Person, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
+) -> tuple[Watch, Drawing, Clerk]:
     look = Look.of(streams.stderr, streams.environ)
     kind = JsonLines if json else PlainStream
     drawing: Drawing = kind(streams.stdout, streams.stderr, look)
-    return Watch(), drawing, Clerk(approve, person, drawing.notice)
+    return Watch(shared=shared), drawing, Clerk(approve, person, drawing.notice)
 
 
 def _output(streams: Streams) -> Output:

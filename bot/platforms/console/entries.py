@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
+from bot.rendering.offers import offers_of_call
 from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import ToolLine, tool_line
 
@@ -31,6 +32,22 @@ class Called:
     key: str
     line: ToolLine
     ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a call returned that a person ran by hand: nobody else tells it. `failed` if that is an error."""
+
+    key: str
+    text: str
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """The turn is over and nobody knows whether some call of it has happened: there are ways to go on."""
+
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +73,9 @@ _END = {
 }
 """What becomes of a call when its turn has ended without it."""
 
-Entry = Said | Called | Remark | Failure
+SECOND_TRY = "It may have happened before. Signing runs it once more."
+
+Entry = Said | Called | Returned | Unsure | Remark | Failure
 
 
 def entries(view: TurnView) -> tuple[Entry, ...]:
@@ -66,6 +85,8 @@ def entries(view: TurnView) -> tuple[Entry, ...]:
 
 def _entries(view: TurnView) -> Iterator[Entry]:
     replies = 0
+    if view.turn.question.again and not view.turn.status.ended:
+        yield Remark("second-try", SECOND_TRY)
     for step in view.steps:
         match step:
             case ModelStep():
@@ -74,8 +95,7 @@ def _entries(view: TurnView) -> Iterator[Entry]:
                     yield Remark(f"note-{replies}-{index}", one_line(note, 500))
                 replies += 1
             case ToolStep():
-                last = _last(step) if view.turn.status.ended else step
-                yield Called(f"call-{step.n}", tool_line(last, view), last.status.ended)
+                yield from _called(_last(step) if view.turn.status.ended else step, view)
     status = view.turn.status
     if not status.ended:
         yield from _said(f"said-{replies}", view.streaming, growing=True)
@@ -83,6 +103,18 @@ def _entries(view: TurnView) -> Iterator[Entry]:
         yield Remark("end", "Stopped.")
     elif status is TurnStatus.FAILED:
         yield Failure("end", one_line(view.turn.failure, 500) or "The turn failed.")
+    if status.ended and any(isinstance(step, ToolStep) and offers_of_call("", step) for step in view.steps):
+        yield Unsure("unsure")
+
+
+def _called(step: ToolStep, view: TurnView) -> Iterator[Entry]:
+    line = tool_line(step, view)
+    text = step.result.text.strip() if step.result else ""
+    if view.turn.question.call is None or not text or step.status not in (StepStatus.DONE, StepStatus.FAILED):
+        yield Called(f"call-{step.n}", line, step.status.ended)
+        return
+    yield Called(f"call-{step.n}", replace(line, summary="", more=""), ended=True)
+    yield Returned(f"returned-{step.n}", text, step.status is StepStatus.FAILED)
 
 
 def _last(step: ToolStep) -> ToolStep:

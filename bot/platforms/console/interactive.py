@@ -13,9 +13,11 @@ from typing import Any
 
 from bot.domain.approvals import Decision, Settlement, Verdict
 from bot.domain.commands import Form, Invocation
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.errors import CountersignError
+from bot.errors import CountersignError, NotFound
+from bot.platforms.console import taking_up
 from bot.platforms.console.card_keys import CardKeys
 from bot.platforms.console.clerk import ApproveMode, Clerk
 from bot.platforms.console.completion import SlashCompleter
@@ -25,7 +27,19 @@ from bot.platforms.console.opening import Opening, arrived
 from bot.platforms.console.page import Page
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.questions import Question
-from bot.platforms.console.slash import COMMANDS, Help, Invoke, NewConversation, Quit, Say, Unknown, parse
+from bot.platforms.console.slash import (
+    COMMANDS,
+    CheckCall,
+    Help,
+    Invoke,
+    NewConversation,
+    Quit,
+    RunAgain,
+    Say,
+    StopTurn,
+    Unknown,
+    parse,
+)
 from bot.platforms.console.transcript import Kind, Piece
 from bot.platforms.console.typesetting import Typesetting
 from bot.platforms.console.watch import Watch
@@ -64,7 +78,6 @@ class InteractiveChat:
         self._model = model
         self._clerk = Clerk(approve, person, page.notice)
         self._cards = CardKeys(page, look, self._decide, self._spawn)
-        self._conversation = ""
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -121,7 +134,7 @@ class InteractiveChat:
         self._screen.leave(0)
 
     def line(self, text: str) -> None:
-        """A line was sent: echo it and go, or queue it behind what runs. Leaving and help wait for nothing."""
+        """A line was sent: echo it and go, or queue it behind what runs. Leaving, help and a stop wait for nothing."""
         self._leaving = False
         self._screen.hint("")
         meaning = parse(text)
@@ -132,6 +145,9 @@ class InteractiveChat:
         elif isinstance(meaning, Help):
             self._page.put(Piece(Kind.QUESTION, self._echo(text)))
             self._help()
+        elif isinstance(meaning, StopTurn):
+            self._page.put(Piece(Kind.QUESTION, self._echo(text)))
+            self._clear_the_way()
         elif self._busy:
             self._queued.append(text)
             self._page.queued = tuple(self._queued)
@@ -157,7 +173,7 @@ class InteractiveChat:
         except CountersignError as error:
             self._give_up(error)
             return
-        self._conversation = start.conversation
+        self._watch.conversation = start.conversation
         self._remind(start)
         if start.open:
             await self._pick_up(start.open)
@@ -187,23 +203,25 @@ class InteractiveChat:
             return
         try:
             match parse(text):
-                case Say(message):
-                    await self._ask(message)
+                case Say() | CheckCall() | RunAgain() as wanted:
+                    await self._ask(wanted)
                 case Invoke(command, words):
                     await self._invoke(command, words)
                 case NewConversation():
-                    self._conversation = fresh_conversation()
+                    self._watch.conversation = fresh_conversation()
                     self._page.remark("A fresh conversation.")
                 case Unknown() as unknown:
                     self._page.notice(unknown.complaint)
-                case Help() | Quit() | None:
+                case Help() | Quit() | StopTurn() | None:
                     return
+        except NotFound as error:
+            self._page.notice(str(error))
         except CountersignError as error:
             self._page.complaint(str(error))
         finally:
             self._nothing_sent = False
 
-    async def _ask(self, message: str) -> None:
+    async def _ask(self, wanted: Say | CheckCall | RunAgain) -> None:
         self._nothing_sent = True
         try:
             engine = await arrived(self._engine)
@@ -212,8 +230,21 @@ class InteractiveChat:
             return
         self._nothing_sent = False
         self._page.busy = "Thinking…"
-        receipt = await self._watch.hand_in(engine, self._person.says(message, self._conversation))
+        receipt = await self._watch.hand_in(self._handed(engine, wanted))
         await self._follow(receipt.turn_id)
+
+    async def _handed(self, engine: FrontDoor, wanted: Say | CheckCall | RunAgain) -> Receipt:
+        match wanted:
+            case Say(message):
+                return await engine.receive(self._person.says(message, self._watch.conversation))
+            case CheckCall():
+                return await taking_up.check(engine, self._person, self._here)
+            case RunAgain():
+                return await taking_up.run_again(engine, self._person, self._here)
+
+    @property
+    def _here(self) -> ConversationKey:
+        return self._person.key(self._watch.conversation)
 
     async def _follow(self, turn_id: str) -> None:
         """Wait for the end of a turn, or for the person to have had enough of waiting."""
@@ -221,7 +252,7 @@ class InteractiveChat:
         try:
             if self._stopping:
                 await self._stop_turn(turn_id)
-            await self._watch.end(turn_id)
+            await self._watch.end(turn_id, await arrived(self._engine))
         finally:
             self._turn = ""
             self._page.forget(turn_id)
@@ -230,7 +261,7 @@ class InteractiveChat:
         self._nothing_sent = True
         commands = await arrived(self._commands)
         self._page.busy = "Working…"
-        request = Invocation(command, words, self._person.member, self._person.key(self._conversation))
+        request = Invocation(command, words, self._person.member, self._here)
         last = None
         async for reply in commands.handle(request):
             last = reply
@@ -272,6 +303,25 @@ class InteractiveChat:
             self._work.cancel()
             self._page.remark("Stopped.")
 
+    def _clear_the_way(self) -> None:
+        """Stop the turn that ours waits for, or else ours, or else whatever runs in this conversation."""
+        mine = self._watch.newest(self._turn)
+        if self._busy and not (mine is not None and mine.ahead):
+            if not self._stopping:
+                self._stop()
+        else:
+            self._spawn(self._stop_what_holds())
+
+    async def _stop_what_holds(self) -> None:
+        try:
+            await taking_up.stop(await arrived(self._engine), self._person, self._here)
+        except NotFound as error:
+            self._page.notice(str(error))
+        except CountersignError as error:
+            self._page.complaint(str(error))
+        else:
+            self._page.notice("Stopped what was ahead." if self._busy else "Stopped.")
+
     async def _stop_turn(self, turn_id: str) -> None:
         try:
             await (await arrived(self._engine)).stop(turn_id, self._person.author)
@@ -292,9 +342,9 @@ class InteractiveChat:
 
     async def _decide_by_rule(self) -> None:
         while True:
-            step = await self._watch.asked.get()
+            asked = await self._watch.asked.get()
             try:
-                await self._clerk.by_rule(step, await arrived(self._engine))
+                await self._clerk.by_rule(asked.step, await arrived(self._engine))
             except CountersignError as error:
                 self._page.complaint(str(error))
 
@@ -337,7 +387,8 @@ class InteractiveChat:
         self._page.remark(f"Continuing {outside(one_line(start.conversation, 60))} ({turns}). /new starts a fresh one.")
         room = self._screen.columns - 2
         for view in start.ended[-REMINDED_TURNS:]:
-            said = one_line(unmarked(answer(view)), room)
+            text = answer(view) if view.turn.question.call else unmarked(answer(view))
+            said = one_line(text, room)
             told = (f"{PROMPT} {one_line(view.turn.question.text, room)}", f"  {said}".rstrip())
             lines = (clipped(self._look.own(outside(line)), room, self._look) for line in told if line)
             self._page.remark("\n".join(lines))

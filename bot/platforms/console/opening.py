@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bot.domain.turns import TurnStatus
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError
 
@@ -55,9 +55,13 @@ async def arrived(promised: Awaitable[T]) -> T:
     raise CountersignError("The program could not be started.", "Look into its log.")
 
 
-def exit_code(status: TurnStatus) -> int:
-    """What a process that asked one question returns: 0 answered, 1 failed, 130 stopped."""
-    match status:
+def exit_code(view: TurnView) -> int:
+    """What a process that asked one question returns: 0 answered, 1 failed, 130 stopped. A call run by hand has to
+    have gone well.
+    """
+    match view.turn.status:
+        case TurnStatus.DONE if view.turn.question.call is not None:
+            return 0 if all(isinstance(step, ToolStep) and step.status is StepStatus.DONE for step in view.steps) else 1
         case TurnStatus.DONE:
             return 0
         case TurnStatus.CANCELLED:

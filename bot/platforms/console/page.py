@@ -14,6 +14,7 @@ from bot.platforms.console.look import Look
 from bot.platforms.console.screen import Screen
 from bot.platforms.console.transcript import Kind, Piece, Transcript
 from bot.platforms.console.typesetting import Typesetting
+from bot.rendering.offers import offers_behind, waiting
 from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import Mark
 
@@ -64,15 +65,13 @@ class Page:
         self.put(*pieces)
         self.on_view(view)
 
-    def other(self, view: TurnView) -> None:
-        """Draw a turn of another conversation or an earlier process once it has ended, or when it asks something."""
+    def other(self, view: TurnView, heading: str) -> None:
+        """Draw a turn of another conversation or another process once it has ended, or when it asks something."""
         if view.turn.id not in self._transcripts:
             if not view.turn.status.ended and view.turn.status is not TurnStatus.WAITING:
                 return
-            conversation = one_line(view.turn.conversation.thread, 60)
-            asked = outside(one_line(view.turn.question.text, 80))
-            heading = self._look.own(f"While you were away (conversation {conversation}): {asked}")
-            self.put(Piece(Kind.QUESTION, remark(heading, self.screen.columns, self._look.dim)))
+            told = self._look.own(outside(heading))
+            self.put(Piece(Kind.QUESTION, remark(told, self.screen.columns, self._look.dim)))
             if not (self._moving or self.busy):
                 self.begin("")
         self._draw(view)
@@ -141,19 +140,28 @@ class Page:
         words = "Stopping…" if self.stopping else self._news()
         if not words:
             return ""
-        seconds = int(self._clock() - self._since)
-        waited = f"{seconds} s · Ctrl-C stops" if seconds >= SLOW_SECONDS else ""
-        told = self._look.own("  ".join(part for part in (outside(one_line(words, 60)), waited) if part))
+        told = self._look.own("  ".join(part for part in (outside(one_line(words, 60)), self._way_out()) if part))
         return f"  {self._look.spinner(self._tick)} {self._look.dim(clipped(told, width - 4, self._look))}"
 
     def _news(self) -> str:
         """What the oldest turn that moves says of itself; text that is being written speaks for itself."""
-        view = next(iter(self._moving.values()), None)
+        view = self._oldest
         if view is None:
             return self.busy
         if view.streaming:
             return ""
-        return f"Waiting behind {view.ahead} earlier" if view.ahead else view.activity or _usual(view)
+        return waiting(view) or view.activity or _usual(view)
+
+    def _way_out(self) -> str:
+        """What can be done about it: nobody else will sign what is in the way."""
+        if self._oldest is not None and offers_behind(self._oldest.blocker) and not self.stopping:
+            return "/stop stops that · Ctrl-C takes this back"
+        seconds = int(self._clock() - self._since)
+        return f"{seconds} s · Ctrl-C stops" if seconds >= SLOW_SECONDS else ""
+
+    @property
+    def _oldest(self) -> TurnView | None:
+        return next(iter(self._moving.values()), None)
 
 
 def _usual(view: TurnView) -> str:

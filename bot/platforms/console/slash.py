@@ -10,10 +10,13 @@ import shlex
 from dataclasses import dataclass
 
 COMMANDS = {
+    "/again": "run a call of unknown outcome once more",
+    "/check": "find out whether a call of unknown outcome happened",
     "/help": "what can be typed here",
     "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp show NAME",
     "/new": "start a fresh conversation",
     "/quit": "leave (also Ctrl-D)",
+    "/stop": "stop what runs in this conversation, or waits for a signature",
 }
 
 
@@ -43,6 +46,21 @@ class NewConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckCall:
+    """Has the last call of unknown outcome happened?"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """Run the last call of unknown outcome once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTurn:
+    """Stop the turn that holds the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
 class Quit:
     """Leave."""
 
@@ -61,7 +79,7 @@ class Unknown:
         return f"There is no {self.command}. {hint}"
 
 
-Line = Say | Invoke | Help | NewConversation | Quit | Unknown
+Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | Unknown
 
 
 _PLAIN: dict[str, Line] = {
@@ -74,6 +92,9 @@ _PLAIN: dict[str, Line] = {
     "/help": Help(),
     "/new": NewConversation(),
     "/clear": NewConversation(),
+    "/check": CheckCall(),
+    "/again": RunAgain(),
+    "/stop": StopTurn(),
 }
 
 

@@ -10,24 +10,27 @@ from typing import TextIO
 
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.entries import Called, Entry, Failure, Remark, Said, entries
+from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
 from bot.platforms.console.lines import card_text, outside, tool_text
 from bot.platforms.console.look import Look
 from bot.platforms.console.transcript import AGAIN
 from bot.rendering.cards import card
 from bot.rendering.changes import answer, events_between
 from bot.rendering.event_json import event_json
+from bot.rendering.offers import offers_behind, waiting
 from bot.rendering.plain import one_line, plain
 
 CARD_WIDTH = 100
+COMMAND = "countersign chat --conversation"
 
 
 class Margin:
     """What stands beside an answer: tool lines, cards and remarks, each line once, on standard error."""
 
-    def __init__(self, stream: TextIO, look: Look) -> None:
+    def __init__(self, stream: TextIO, look: Look, view: TurnView) -> None:
         self._stream = stream
         self._look = look
+        self._conversation = one_line(view.turn.conversation.thread, 60)
         self._written: set[tuple[str, str]] = set()
 
     def beside(self, entry: Entry) -> None:
@@ -38,12 +41,22 @@ class Margin:
                     self._written.add((key, line.mark))
                     self.line(tool_text(line, self._look))
             case Remark(key, text) | Failure(key, text):
-                if (key, "") not in self._written:
-                    self._written.add((key, ""))
-                    colour = self._look.bad if isinstance(entry, Failure) else self._look.dim
-                    self.line(f"  {colour(self._look.own(outside(text)))}")
+                colour = self._look.bad if isinstance(entry, Failure) else self._look.dim
+                self._once(key, f"  {colour(self._look.own(outside(text)))}")
+            case Returned(_, text, failed):
+                if failed:
+                    self._once(entry.key, self._look.bad(outside(text)))
+            case Unsure(key):
+                hint = f"Did it happen? /check finds out, /again runs it once more: {COMMAND} {self._conversation}"
+                self._once(key, f"  {self._look.warn(hint)}")
             case Said():
                 return
+
+    def place(self, view: TurnView) -> None:
+        """Write what a queued turn waits for, once for every place it has had."""
+        if words := waiting(view):
+            way_out = f". To sign or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
+            self._once(words, f"  {self._look.dim(words + way_out)}")
 
     def cards(self, view: TurnView) -> None:
         """Write the card of every call that waits, once."""
@@ -59,6 +72,11 @@ class Margin:
         """Write a line of our own making."""
         write(self._stream, text + "\n")
 
+    def _once(self, key: str, text: str) -> None:
+        if (key, "") not in self._written:
+            self._written.add((key, ""))
+            self.line(text)
+
 
 class PlainStream:
     """Streams the replies of our turns to standard output as they grow."""
@@ -73,19 +91,23 @@ class PlainStream:
 
     def ours(self, view: TurnView) -> None:
         """Write what has been added since the last time."""
-        margin = self._margins.setdefault(view.turn.id, Margin(self._stderr, self._look))
+        margin = self._margins.setdefault(view.turn.id, Margin(self._stderr, self._look, view))
+        margin.place(view)
         for entry in entries(view):
-            if isinstance(entry, Said):
-                self._say(view.turn.id, entry, margin)
-            else:
-                margin.beside(entry)
+            match entry:
+                case Said():
+                    self._say(view.turn.id, entry, margin)
+                case Returned(key, text, failed=False):
+                    self._say(view.turn.id, Said(key, text, growing=False), margin)
+                case _:
+                    margin.beside(entry)
         margin.cards(view)
         if view.turn.status.ended:
             self._margins.pop(view.turn.id)
 
-    def other(self, view: TurnView) -> None:
+    def other(self, view: TurnView, heading: str) -> None:
         """Tell the end of a turn that was asked elsewhere, on standard error."""
-        away(view, Margin(self._stderr, self._look), self._look)
+        away(view, heading, Margin(self._stderr, self._look, view), self._look)
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
@@ -128,19 +150,18 @@ class JsonLines:
             write(self._stdout, json.dumps(event_json(event), default=str) + "\n")
         self._before[view.turn.id] = view
 
-    def other(self, view: TurnView) -> None:
+    def other(self, view: TurnView, heading: str) -> None:
         """Tell the end of a turn that was asked elsewhere, on standard error."""
-        away(view, Margin(self._stderr, self._look), self._look)
+        away(view, heading, Margin(self._stderr, self._look, view), self._look)
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
         write(self._stderr, f"{outside(text)}\n")
 
 
-def away(view: TurnView, margin: Margin, look: Look) -> None:
-    """A turn of another conversation or an earlier process: how it ended, or that it waits for its person."""
-    conversation = one_line(view.turn.conversation.thread, 60)
-    heading = look.dim(f"While you were away (conversation {conversation}): {one_line(view.turn.question.text, 80)}")
+def away(view: TurnView, heading: str, margin: Margin, look: Look) -> None:
+    """A turn of another conversation or another process: how it ended, or that it waits for its person."""
+    heading = look.dim(outside(heading))
     if view.turn.status.ended:
         margin.line(heading)
         for entry in entries(view):
@@ -149,7 +170,8 @@ def away(view: TurnView, margin: Margin, look: Look) -> None:
             margin.line(outside(text))
     elif view.turn.status is TurnStatus.WAITING:
         margin.line(heading)
-        margin.line(look.dim(f"  It waits for an approval: countersign chat --conversation {conversation}"))
+        conversation = one_line(view.turn.conversation.thread, 60)
+        margin.line(look.dim(f"  It waits for an approval: {COMMAND} {conversation}"))
 
 
 def write(stream: TextIO, text: str) -> None:

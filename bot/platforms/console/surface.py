@@ -14,6 +14,7 @@ from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.console.person import Person
 from bot.platforms.console.watch import Watch
+from bot.rendering.plain import one_line
 
 SLOT = "reply"
 COMPLETE = "complete"
@@ -25,8 +26,10 @@ class Drawing(Protocol):
     def ours(self, view: TurnView) -> None:
         """Draw a turn that was asked from here, as it stands."""
 
-    def other(self, view: TurnView) -> None:
-        """Draw a turn of an earlier process, or of another conversation, as far as it is worth it."""
+    def other(self, view: TurnView, heading: str) -> None:
+        """Draw a turn of another process or another conversation, as far as it is worth it; `heading` says where it
+        comes from.
+        """
 
     def notice(self, text: str) -> None:
         """Say something outside a turn."""
@@ -39,10 +42,15 @@ class ConsoleSurface:
         self._person = person
         self._watch = watch
         self._drawing = drawing
+        watch.draw = self._draw_ours
 
     @property
     def reach(self) -> str:
-        """All conversations of this person."""
+        """All conversations of this person; where other processes work beside this one, the one that is open here:
+        nobody can read an answer in somebody else's terminal.
+        """
+        if self._watch.shared:
+            return f"{self._person.key(self._watch.conversation)}:"
         return self._person.reach
 
     @property
@@ -54,9 +62,9 @@ class ConsoleSurface:
         """Draw a turn and say so once it is written. A turn that was drawn to its end is not drawn again."""
         ours = await self._watch.ours(view.turn.id)
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
-        if not complete:
+        if not (complete or self._watch.overtaken(view)):
             try:
-                self._drawing.ours(view) if ours else self._drawing.other(view)
+                self._drawing.ours(view) if ours else self._drawing.other(view, self._heading(view))
             except OSError as error:
                 self._watch.gone.set()
                 self._watch.drew(view)
@@ -68,7 +76,7 @@ class ConsoleSurface:
 
     async def tell(self, audience: Audience, notice: Notice) -> None:
         """Say something to the person; there is nobody else here."""
-        if not audience.conversation.startswith(self.reach):
+        if not audience.conversation.startswith(self._person.reach):
             raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
         try:
             self._drawing.notice(notice.text)
@@ -77,9 +85,23 @@ class ConsoleSurface:
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
         """The person at the terminal has the rights of the one who started the program, anybody else none."""
-        here = str(where).startswith(self.reach)
+        here = str(where).startswith(self._person.reach)
         return self._person.member if here and author.principal == self._person.author.principal else Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Raises NotFound: nothing is uploaded in a terminal."""
         raise NotFound(f"The terminal has no upload {attachment.name!r}.")
+
+    def _draw_ours(self, view: TurnView) -> None:
+        """Draw a turn of ours that another process drives."""
+        try:
+            self._drawing.ours(view)
+        except OSError:
+            self._watch.gone.set()
+        self._watch.drew(view)
+
+    def _heading(self, view: TurnView) -> str:
+        asked = one_line(view.turn.question.text, 80)
+        if self._watch.from_another_window(view):
+            return f"From another window: {asked}"
+        return f"While you were away (conversation {one_line(view.turn.conversation.thread, 60)}): {asked}"

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.domain.views import TurnView
-from bot.platforms.console.entries import Called, Entry, Failure, Remark, Said, entries
-from bot.platforms.console.lines import outside, remark, tool_text
+from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
+from bot.platforms.console.lines import folded, outside, remark, tool_text
 from bot.platforms.console.look import Look
 from bot.platforms.console.typesetting import Typesetting
 from bot.rendering.markdown_blocks import split_blocks
 from bot.rendering.plain import plain
 
 AGAIN = "The reply was interrupted and starts again."
+UNSURE = "Did it happen? /check finds out, /again runs it once more if you sign it."
+RETURNED_LINES = 100
+"""How much of what a tool returned is shown on a screen."""
 
 
 class Kind(StrEnum):
@@ -104,14 +107,25 @@ class Transcript:
         text = self._set[2]
         return [Piece(Kind.TEXT, text)] if text else []
 
-    def _whole(self, entry: Called | Remark | Failure, width: int) -> Piece:
+    def _whole(self, entry: Called | Returned | Unsure | Remark | Failure, width: int) -> Piece:
         match entry:
             case Called(_, line):
                 return Piece(Kind.TOOL, tool_text(line, self._look, width))
+            case Returned(_, text, failed):
+                return Piece(Kind.TEXT, self._returned(text, width, failed=failed))
+            case Unsure():
+                return Piece(Kind.REMARK, remark(self._look.own(UNSURE), width, self._look.warn))
             case Remark(_, text):
                 return Piece(Kind.REMARK, remark(self._look.own(outside(text)), width, self._look.dim))
             case Failure(_, text):
                 return Piece(Kind.REMARK, remark(self._look.own(outside(text)), width, self._look.bad))
+
+    def _returned(self, text: str, width: int, *, failed: bool) -> str:
+        """What a tool returned, as it stands: it is nobody's Markdown."""
+        lines = folded(outside(text), width)
+        more = len(lines) - RETURNED_LINES
+        shown = [self._look.bad(line) if failed and line else line for line in lines[:RETURNED_LINES]]
+        return "\n".join([*shown, *([self._look.dim(self._look.own(f"… {more} more lines"))] if more > 0 else [])])
 
 
 def _settled(entry: Entry) -> bool:
@@ -120,5 +134,5 @@ def _settled(entry: Entry) -> bool:
             return not growing
         case Called(ended=ended):
             return ended
-        case Remark() | Failure():
+        case Returned() | Unsure() | Remark() | Failure():
             return True

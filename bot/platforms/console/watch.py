@@ -7,30 +7,55 @@ drawn. This is all they share.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
 
-from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
+from bot.errors import DatabaseUnavailable
 from bot.ports import FrontDoor
+
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that waits for a signature. `ours` says that its turn was asked from this terminal."""
+
+    step: ToolStep
+    ours: bool
 
 
 class Watch:
-    """The turns of this terminal. `asked` receives every call of theirs that waits for a signature, once."""
+    """The turns of this terminal. `asked` receives every call of theirs that waits for a signature, once.
 
-    def __init__(self) -> None:
-        self.asked: asyncio.Queue[ToolStep] = asyncio.Queue()
+    `shared` says that other processes work on the same database: one of them may drive a turn of ours, and then nobody
+    draws it here unless we look.
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.shared = shared
+        self.conversation = ""
+        """The conversation that is open in this terminal."""
+        self.draw: Callable[[TurnView], None] = lambda _view: None
+        """Draws a turn of ours as it stands on disk; the surface sets it."""
+        self.asked: asyncio.Queue[Asked] = asyncio.Queue()
         self._handing_in = asyncio.Lock()
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
+        self._newest: dict[str, TurnView] = {}
         self._left_open: set[str] = set()
         self._shown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
         self.gone = asyncio.Event()
         """Nobody can see what is written any more."""
 
-    async def hand_in(self, engine: FrontDoor, message: InboundMessage) -> Receipt:
-        """Give a message to the engine. A view that is drawn meanwhile waits until it is known whose turn it is."""
+    async def hand_in(self, handing: Awaitable[Receipt]) -> Receipt:
+        """Wait until the engine has taken something in, and know it as ours. A view that is drawn meanwhile waits until
+        it is known whose turn it is.
+        """
         async with self._handing_in:
-            receipt = await engine.receive(message)
+            receipt = await handing
             self.adopt(receipt.turn_id)
         return receipt
 
@@ -55,23 +80,55 @@ class Watch:
         async with self._handing_in:
             return self.knows(turn_id)
 
+    def from_another_window(self, view: TurnView) -> bool:
+        """Whether somebody asks this elsewhere at this moment, in the conversation that is open here."""
+        here = view.turn.conversation.thread == self.conversation
+        return self.shared and here and view.turn.id not in self._left_open
+
     def shown(self, turn_id: str) -> bool:
         """Whether the turn's end has been shown in this process."""
         return turn_id in self._shown
+
+    def newest(self, turn_id: str) -> TurnView | None:
+        """What has been drawn last of a turn that has not ended."""
+        return self._newest.get(turn_id)
+
+    def overtaken(self, view: TurnView) -> bool:
+        """Whether a later state of the turn has been drawn already."""
+        newest = self._newest.get(view.turn.id)
+        return newest is not None and newest.revision > view.revision
 
     def drew(self, view: TurnView) -> None:
         """A view is out: whoever waits for its end, or has to decide something in it, may go on."""
         if view.turn.status.ended:
             self._shown.add(view.turn.id)
+            self._newest.pop(view.turn.id, None)
+        elif not self.overtaken(view):
+            self._newest[view.turn.id] = view
         end = self._ends.get(view.turn.id)
         if end is not None or view.turn.id in self._left_open:
             self._ask_all(view)
         if end is not None and view.turn.status.ended and not end.done():
             end.set_result(view)
 
-    async def end(self, turn_id: str) -> TurnView:
-        """The last view of one of our turns, once it has been drawn."""
-        return await asyncio.shield(self._ends[turn_id])
+    async def end(self, turn_id: str, engine: FrontDoor) -> TurnView:
+        """The last view of one of our turns, once it has been drawn. Where another process may drive the turn, look at
+        it every `LOOK_SECONDS`. Raises NotFound if it was deleted.
+        """
+        end = self._ends[turn_id]
+        while self.shared and not end.done():
+            await asyncio.wait({end}, timeout=LOOK_SECONDS)
+            with suppress(DatabaseUnavailable):
+                await self._look(turn_id, engine)
+        return await asyncio.shield(end)
+
+    async def _look(self, turn_id: str, engine: FrontDoor) -> None:
+        if self._ends[turn_id].done():
+            return
+        view = await engine.view(turn_id)
+        newest = self._newest.get(turn_id)
+        if not self.shown(turn_id) and (newest is None or view.revision > newest.revision):
+            self.draw(view)
 
     def _ask_all(self, view: TurnView) -> None:
         for step in view.steps:
@@ -79,4 +136,4 @@ class Watch:
                 key = (step.approval.id, step.approval.revision)
                 if key not in self._seen:
                     self._seen.add(key)
-                    self.asked.put_nowait(step)
+                    self.asked.put_nowait(Asked(step, self.knows(view.turn.id)))

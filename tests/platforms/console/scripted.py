@@ -51,9 +51,13 @@ class ScriptedTurn:
         self.settled: dict[str, asyncio.Future[Decision]] = {}
         self.revision = 0
 
+    def view(self, **moment: Any) -> TurnView:
+        return TurnView(self.turn, tuple(self.steps), self.revision, **moment)
+
     async def show(self, **moment: Any) -> None:
         self.revision += 1
-        view = TurnView(self.turn, tuple(self.steps), self.revision, **moment)
+        view = self.view(**moment)
+        self.engine.on_disk[self.turn.id] = view
         with suppress(DeliveryFailed):  # an engine goes on when nobody sees it
             async for _drawn in self.engine.surface.show(view, {}):
                 pass
@@ -128,6 +132,8 @@ class ScriptedEngine:
         self.refusals: list[CountersignError] = []
         """What `stop` raises, in order; then it stops."""
         self.turns: dict[str, ScriptedTurn] = {}
+        self.on_disk: dict[str, TurnView] = {}
+        """Every turn as it was shown last, and what a test puts there."""
         self.stopping = asyncio.Event()
         self.stopping.set()
         self.deciding = asyncio.Event()
@@ -143,6 +149,7 @@ class ScriptedEngine:
 
     def play(self, turn: Turn, script: Script) -> ScriptedTurn:
         playing = self.turns[turn.id] = ScriptedTurn(self, turn)
+        self.on_disk[turn.id] = playing.view()
         self._tasks[turn.id] = asyncio.create_task(self._play(playing, script))
         return playing
 
@@ -163,18 +170,32 @@ class ScriptedEngine:
             raise self.refusals.pop(0)
         self.stops.append(turn_id)
         await self.stopping.wait()
+        if turn_id not in self._tasks:
+            return True
         self._tasks[turn_id].cancel()
         await asyncio.wait((self._tasks[turn_id],))
         await self.turns[turn_id].end(status=TurnStatus.CANCELLED)
         return True
 
     async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
-        self.repeated.append(("again", turn_id, n))
-        return await self.receive(dataclasses.replace(self.received[0], text="Run it again", author=by))
+        return await self._repeat("again", turn_id, n, by, "Run it again")
 
     async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
-        self.repeated.append(("check", turn_id, n))
-        return await self.receive(dataclasses.replace(self.received[0], text="Check it", author=by))
+        return await self._repeat("check", turn_id, n, by, "Check it")
+
+    async def view(self, turn_id: str) -> TurnView:
+        return self.on_disk[turn_id]
+
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        return [view for view in self.on_disk.values() if view.turn.conversation == conversation]
+
+    async def _repeat(self, kind: str, turn_id: str, n: int, by: Author, text: str) -> Receipt:
+        before = (kind, turn_id, n) in self.repeated
+        self.repeated.append((kind, turn_id, n))
+        if before:
+            return Receipt(turn_id, redelivery=True)
+        conversation = self.on_disk[turn_id].turn.conversation
+        return await self.receive(InboundMessage((f"{kind}:{turn_id}:{n}",), conversation, by, text))
 
     async def close(self) -> None:
         for task in self._tasks.values():

@@ -1,0 +1,108 @@
+"""What a person may be offered beside a turn, as data: a way out where nobody knows whether a call has happened, and
+where a message waits for another turn.
+
+Called by every platform. Which buttons, keys or commands take an offer up is the platform's business; the engine has a
+method for each (`FrontDoor.check`, `again`, `stop`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.views import Blocker, TurnView
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Let the model find out whether call `n` of a turn has happened."""
+
+    label: ClassVar[str] = "Check"
+    turn_id: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgain:
+    """Run call `n` of a turn once more, after a fresh signature."""
+
+    label: ClassVar[str] = "Run again"
+    turn_id: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop the turn that holds the conversation."""
+
+    label: ClassVar[str] = "Stop what is ahead"
+    turn_id: str
+
+
+Offer = Check | RunAgain | Stop
+
+
+def offers(view: TurnView) -> tuple[Offer, ...]:
+    """Everything to be offered beside this view."""
+    of_calls = [offer for step in _calls(view) for offer in offers_of_call(view.turn.id, step)]
+    return (*of_calls, *(offers_behind(view.blocker) if view.turn.status is TurnStatus.QUEUED else ()))
+
+
+def offers_of_call(turn_id: str, step: ToolStep) -> tuple[Check | RunAgain, ...]:
+    """The ways out for a call of unknown outcome; none for any other."""
+    if step.status is not StepStatus.UNKNOWN:
+        return ()
+    return Check(turn_id, step.n), RunAgain(turn_id, step.n)
+
+
+def offers_behind(blocker: Blocker | None) -> tuple[Stop, ...]:
+    """The way out for a message that waits behind an approval. A turn that is at work ends by itself."""
+    return (Stop(blocker.turn_id),) if blocker is not None and blocker.awaits_signature else ()
+
+
+def call_to_check(views: Sequence[TurnView]) -> Check | None:
+    """The newest call of unknown outcome in a conversation, whose `views` come oldest first."""
+    found = (Check(view.turn.id, step.n) for view, step in _newest(views) if step.status is StepStatus.UNKNOWN)
+    return next(found, None)
+
+
+def call_to_run_again(views: Sequence[TurnView]) -> RunAgain | None:
+    """The newest call of unknown outcome in a conversation, whose `views` come oldest first; or the second try of one
+    that came to nothing itself: turned down, timed out, failed.
+    """
+    found = (RunAgain(view.turn.id, step.n) for view, step in _newest(views) if _wants_another_try(view, step))
+    return next(found, None)
+
+
+def turn_in_the_way(views: Sequence[TurnView]) -> Stop | None:
+    """The turn that holds a conversation, whose `views` come oldest first."""
+    return next((Stop(view.turn.id) for view in views if not view.turn.status.ended), None)
+
+
+def waiting(view: TurnView) -> str:
+    """What a queued turn waits for, in words; empty for any other."""
+    if view.turn.status is not TurnStatus.QUEUED or not view.ahead:
+        return ""
+    if view.blocker is None or not view.blocker.awaits_signature:
+        return f"Waiting behind {_earlier(view.ahead)}"
+    return "Waiting behind an approval" + (f" and {_earlier(view.ahead - 1)}" if view.ahead > 1 else "")
+
+
+def _wants_another_try(view: TurnView, step: ToolStep) -> bool:
+    if step.status is StepStatus.UNKNOWN:
+        return True
+    return view.turn.question.again and step.status.ended and step.status is not StepStatus.DONE
+
+
+def _newest(views: Sequence[TurnView]) -> Iterator[tuple[TurnView, ToolStep]]:
+    return ((view, step) for view in reversed(views) for step in reversed(_calls(view)))
+
+
+def _calls(view: TurnView) -> list[ToolStep]:
+    return [step for step in view.steps if isinstance(step, ToolStep)]
+
+
+def _earlier(count: int) -> str:
+    return "1 earlier message" if count == 1 else f"{count} earlier messages"

@@ -1,0 +1,55 @@
+"""A message that waits behind an approval: what its drawing says, and the way out."""
+
+from __future__ import annotations
+
+from bot.domain.approvals import Decision, Verdict
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.views import Blocker, TurnView
+from bot.rendering.offers import Stop, offers, waiting
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
+
+
+def asked(view: TurnView) -> ToolStep | None:
+    waiting = (each for each in view.steps if isinstance(each, ToolStep) and each.status is StepStatus.AWAITING)
+    return next(waiting, None)
+
+
+async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_go_on(house: House) -> None:
+    house.toolbox.add(tool("notes__add"))
+    house.model.script = [ask_for(call("notes__add")), say("Hello.")]
+    # The message is there before the turn ahead of it has even begun.
+    first = await house.log.enqueue(message("save it"))
+    second = await house.log.enqueue(message("hello", author=BEN))
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id and bool(offers(view)))
+        assert waiting(view) == "Waiting behind an approval"
+        (offer,) = offers(view)
+        assert offer == Stop(first.turn_id)
+        assert await engine.stop(offer.turn_id, BEN)
+        stopped = await house.surface.ended(first.turn_id)
+        answered = await house.surface.ended(second.turn_id)
+    assert (stopped.turn.status, stopped.turn.failure) == (TurnStatus.CANCELLED, "Stopped by Ben.")
+    assert answered.turn.status is TurnStatus.DONE
+    assert house.toolbox.calls == []
+
+
+async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(house: House) -> None:
+    house.toolbox.add(tool("notes__add"))
+    house.model.script = [ask_for(call("notes__add")), say("Saved."), say("Hello.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        card = await house.surface.wait_for(lambda view: asked(view) is not None)
+        second = await engine.receive(message("hello"))
+        behind = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id)
+        step = asked(card)
+        assert step is not None
+        assert step.approval is not None
+        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await house.surface.ended(second.turn_id)
+    assert behind.blocker == Blocker(first.turn_id, awaits_signature=True)
+    places = [waiting(view) for view in house.surface.views if view.turn.id == second.turn_id]
+    assert places[0] == "Waiting behind an approval"
+    assert places[-1] == ""

@@ -1,0 +1,155 @@
+"""A turn that is a call run by hand: no model tells what came of it, so what the tool returned is the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from bot.domain.messages import ToolCall
+from bot.domain.turns import Question, StepStatus, Turn, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.console.console import Streams
+from bot.platforms.console.entries import SECOND_TRY
+from bot.platforms.console.opening import Opening
+from bot.platforms.console.reading import write_conversation
+from bot.platforms.console.transcript import RETURNED_LINES
+from tests.platforms.console.chat import chatting, now
+from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
+from tests.platforms.console.terminal import echoed
+from tests.platforms.console.test_batch import process
+
+LISTED = "#1 buy *milk*\n#2 call **Bo**"
+
+
+def by_hand(turn: Turn, *, again: bool = False) -> Turn:
+    call = ToolCall("call-0", "notes__add_note", {"text": "Buy milk"})
+    return dataclasses.replace(turn, question=Question(turn.question.text, call=call, again=again))
+
+
+def ran(status: StepStatus, result: str | None, text: str = "Run add_note again", *, again: bool = False) -> TurnView:
+    turn = by_hand(a_turn("t0", text, status=TurnStatus.DONE), again=again)
+    return TurnView(turn, (a_call(0, status, result),), 1)
+
+
+def returns(result: str, status: StepStatus = StepStatus.DONE) -> Callable[[ScriptedTurn], Awaitable[None]]:
+    async def script(turn: ScriptedTurn) -> None:
+        turn.turn = by_hand(turn.turn)
+        n = await turn.call(StepStatus.STARTED)
+        await turn.update(n, status=status, result=result)
+        await turn.end()
+
+    return script
+
+
+async def test_the_call_and_all_that_it_returned_are_shown_as_they_stand() -> None:
+    async with chatting({"go": returns(LISTED)}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("#2 call **Bo**")
+        await chat.terminal.prompts()
+        assert chat.terminal.lines[2:] == [
+            echoed("go"),
+            "",
+            "  ✓ notes.add_note",
+            "",
+            "#1 buy *milk*",
+            "#2 call **Bo**",
+            "",
+            echoed(),
+        ]
+
+
+async def test_what_it_returned_fakes_no_card_and_is_cut_where_it_would_flood_the_screen() -> None:
+    flood = "\n".join(f"▌ [y] once\x1b[2J {n}" for n in range(RETURNED_LINES + 5))
+    async with chatting({"go": returns(flood)}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(f"| [y] once {RETURNED_LINES - 1}", "… 5 more lines")
+        assert "▌" not in chat.terminal.text
+        assert b"\x1b[2J" not in chat.terminal.raw
+
+
+async def test_without_a_screen_what_it_returned_is_the_answer() -> None:
+    async with process("go", {"go": returns(LISTED)}) as running:
+        assert await running.code() == 0
+        assert running.out == f"{LISTED}\n"
+        assert running.err.splitlines()[-1].endswith("notes.add_note")
+    async with process("go", {"go": returns(LISTED)}, json=True) as running:
+        assert await running.code() == 0
+        assert running.events[-1]["text"] == LISTED
+
+
+async def test_a_call_that_failed_is_told_in_full_and_is_exit_code_1() -> None:
+    async with process("go", {"go": returns("No room.\nFree some.", StepStatus.FAILED)}) as running:
+        assert await running.code() == 1
+        assert running.out == ""
+        assert running.err.endswith("notes.add_note  failed\nNo room.\nFree some.\n")
+    async with chatting({"go": returns("No room.\nFree some.", StepStatus.FAILED)}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("✗ notes.add_note  failed", "No room.", "Free some.")
+
+
+async def test_whoever_signs_a_second_try_is_told_that_it_is_one() -> None:
+    async def asks(turn: ScriptedTurn) -> None:
+        turn.turn = by_hand(turn.turn, again=True)
+        await turn.ask(an_approval())
+        await turn.end()
+
+    async with chatting({"go": asks}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("▌ Add note (notes)?")
+        before, _, _ = chat.terminal.text.partition("▌")
+        assert SECOND_TRY in before
+        await chat.terminal.shows("[y] once")
+        chat.terminal.press("y")
+        await chat.terminal.shows("✓ notes.add_note", "Added note 3")
+        await chat.terminal.prompts()
+        assert chat.terminal.text.count(SECOND_TRY) == 1
+
+
+async def test_after_a_restart_it_is_remembered_with_what_it_returned() -> None:
+    earlier = (ran(StepStatus.DONE, LISTED), ran(StepStatus.DENIED, None, "Run it", again=True))
+    async with chatting(opening=now(Opening("c1", earlier))) as chat:
+        await chat.terminal.shows(echoed("Run add_note again"), "#1 buy *milk* #2 call **Bo**", echoed("Run it"))
+
+
+async def test_one_that_an_earlier_process_left_running_is_followed_to_its_end() -> None:
+    done = ran(StepStatus.DONE, LISTED)
+    left = dataclasses.replace(
+        done,
+        turn=dataclasses.replace(done.turn, status=TurnStatus.RUNNING),
+        steps=(a_call(0, StepStatus.STARTED),),
+        revision=0,
+    )
+    async with chatting(opening=now(Opening("c1", (left,)))) as chat:
+        await chat.terminal.shows(echoed("Run add_note again"), "◌ notes.add_note")
+        async for _drawn in chat.engine.surface.show(done, {}):
+            pass
+        await chat.terminal.shows("✓ notes.add_note", "#2 call **Bo**")
+        await chat.terminal.prompts()
+        assert chat.terminal.text.count("✓ notes.add_note") == 1
+
+
+async def test_told_beside_another_answer_it_is_whole() -> None:
+    async with process("hello") as running:
+        assert await running.code() == 0
+        async for _drawn in running.form.surface.show(ran(StepStatus.DONE, LISTED), {}):
+            pass
+        assert running.err.startswith("While you were away (conversation c1): Run add_note again\n")
+        assert running.err.endswith(f"notes.add_note\n{LISTED}\n")
+
+
+@pytest.mark.parametrize(
+    ("view", "told"),
+    [
+        (ran(StepStatus.DONE, LISTED), LISTED),
+        (ran(StepStatus.DENIED, None), "notes.add_note: denied"),
+        (ran(StepStatus.UNKNOWN, None), "notes.add_note: may or may not have happened"),
+    ],
+)
+def test_read_beside_another_process_it_says_how_it_ended(view: TurnView, told: str) -> None:
+    streams = Streams(io.StringIO(), io.StringIO(), io.StringIO(), {})
+    write_conversation(Opening("c1", (view,)), streams)
+    assert isinstance(streams.stdout, io.StringIO)
+    assert streams.stdout.getvalue() == f"{echoed('Run add_note again')}\n\n{told}\n\n"

@@ -1,0 +1,191 @@
+"""Several terminals on one database: each serves the conversation that is open in it, and nobody waits for an answer
+that stands in somebody else's window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+
+import pytest
+
+from bot.domain.approvals import Verdict
+from bot.domain.messages import assistant
+from bot.domain.turns import ModelStep, StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.errors import DatabaseUnavailable
+from bot.platforms.console import watch
+from bot.platforms.console.clerk import ApproveMode
+from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped
+from bot.platforms.console.opening import Opening
+from bot.platforms.console.person import Person
+from tests.platforms.console.chat import ENVIRON, now
+from tests.platforms.console.scripted import (
+    Script,
+    ScriptedCommands,
+    ScriptedEngine,
+    ScriptedTurn,
+    a_call,
+    a_turn,
+    an_approval,
+)
+from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal, echoed
+
+ANA = Person("ana")
+
+
+@pytest.fixture(autouse=True)
+def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+
+
+def streams(typed: str = "") -> Streams:
+    return Streams(io.StringIO(typed), io.StringIO(), io.StringIO(), {})
+
+
+def written(to: Streams) -> tuple[str, str]:
+    assert isinstance(to.stdout, io.StringIO)
+    assert isinstance(to.stderr, io.StringIO)
+    return to.stdout.getvalue(), to.stderr.getvalue()
+
+
+async def finished(form: Terminal, engine: ScriptedEngine, opening: Opening) -> int:
+    engine.surface = form.surface
+    async with asyncio.timeout(LIMIT_SECONDS):
+        code = await form.listener.run(now(engine), now(ScriptedCommands()), now(opening))
+    await engine.close()
+    return code
+
+
+def elsewhere(*steps: ModelStep) -> Script:
+    """A turn that another process drives: nothing of it is drawn here, but it is on disk."""
+
+    async def script(turn: ScriptedTurn) -> None:
+        for n in range(1, len(steps) + 1):
+            status = TurnStatus.DONE if n == len(steps) else TurnStatus.RUNNING
+            turn.revision = n
+            turn.turn = dataclasses.replace(turn.turn, status=status)
+            turn.steps = list(steps[:n])
+            turn.engine.on_disk[turn.turn.id] = turn.view()
+            await asyncio.sleep(0)
+
+    return script
+
+
+async def test_a_terminal_draws_the_conversation_that_is_open_in_it_and_no_other() -> None:
+    to = streams("one\n/new\ntwo")
+    form = piped(ANA, to, shared=True)
+    engine = ScriptedEngine()
+    assert not f"{ANA.key('c1')}:".startswith(form.surface.reach)
+    reaches: list[str] = []
+
+    async def noted(turn: ScriptedTurn) -> None:
+        reaches.append(form.surface.reach)
+        assert f"{turn.turn.conversation}:" == form.surface.reach
+        await turn.end("ok")
+
+    engine.scripts = {"one": noted, "two": noted}
+    assert await finished(form, engine, Opening("c1")) == 0
+    assert reaches[0] == f"{ANA.key('c1')}:"
+    assert not f"{ANA.key('c10')}:".startswith(reaches[0])
+    assert reaches[1] != reaches[0]
+
+
+async def test_alone_on_a_database_it_draws_all_conversations_of_its_person() -> None:
+    assert piped(ANA, streams()).surface.reach == ANA.reach
+
+
+async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:
+    to = streams()
+    form = one_question("go", ANA, to, shared=True)
+    script = elsewhere(ModelStep(0, assistant("Let me see.")), ModelStep(1, assistant("There.")))
+    assert await finished(form, ScriptedEngine({"go": script}), Opening("c1")) == 0
+    assert written(to) == ("Let me see.\n\nThere.\n", "")
+
+
+async def test_a_view_that_is_older_than_what_was_shown_changes_nothing() -> None:
+    to = streams()
+    form = one_question("go", ANA, to, shared=True)
+    last = TurnView(a_turn("t1", "go", status=TurnStatus.DONE), (ModelStep(0, assistant("There.")),), 5)
+
+    async def late(turn: ScriptedTurn) -> None:
+        turn.revision = 3
+        await turn.stream("The")  # revision 4
+        for revision in (2, 3):
+            async for _drawn in form.surface.show(TurnView(turn.turn, (), revision, streaming="Else"), {}):
+                pass
+        turn.engine.on_disk["t1"] = last
+
+    assert await finished(form, ScriptedEngine({"go": late}), Opening("c1")) == 0
+    assert written(to) == ("There.\n", "")
+
+
+async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None:
+    class Away(ScriptedEngine):
+        tries = 0
+
+        async def view(self, turn_id: str) -> TurnView:
+            self.tries += 1
+            if self.tries < 3:
+                raise DatabaseUnavailable("The database is away.")
+            return await super().view(turn_id)
+
+    to = streams()
+    form = one_question("go", ANA, to, shared=True)
+    engine = Away({"go": elsewhere(ModelStep(0, assistant("There.")))})
+    assert await finished(form, engine, Opening("c1")) == 0
+    assert written(to)[0] == "There.\n"
+
+
+async def test_a_question_from_another_window_is_told_as_such() -> None:
+    async def for_ever(turn: ScriptedTurn) -> None:
+        await turn.show(activity="Thinking…")
+        await asyncio.Event().wait()
+
+    async with PseudoTerminal() as terminal:
+        form = on_screen(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m", shared=True)
+        engine = ScriptedEngine({"go": for_ever})
+        engine.surface = form.surface
+        task = asyncio.create_task(form.listener.run(now(engine), now(ScriptedCommands()), now(Opening("c1"))))
+        try:
+            await terminal.prompts()
+            terminal.press("go\r")
+            await terminal.shows(echoed("go"), "Thinking…")
+            theirs = TurnView(a_turn("x", "and mine?", status=TurnStatus.DONE), (ModelStep(0, assistant("Yes.")),), 1)
+            async for _drawn in form.surface.show(theirs, {}):
+                pass
+            await terminal.shows("From another window: and mine?", "Yes.", "Thinking…")
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdicts"),
+    [(ApproveMode.ASK, []), (ApproveMode.ALL, [Verdict.APPROVE])],
+)
+async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_rule_alone(
+    mode: ApproveMode, verdicts: list[Verdict]
+) -> None:
+    waiting = TurnView(
+        a_turn("t0", "file it", status=TurnStatus.WAITING), (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1
+    )
+    decided = asyncio.Event()
+
+    async def after_that(turn: ScriptedTurn) -> None:
+        await decided.wait()
+        await turn.end("Done.")
+
+    class Noting(ScriptedEngine):
+        async def view(self, turn_id: str) -> TurnView:
+            if len(self.decisions) == len(verdicts):
+                decided.set()
+            return await super().view(turn_id)
+
+    to = streams()
+    form = one_question("go", ANA, to, approve=mode, shared=True)
+    engine = Noting({"go": after_that})
+    assert await finished(form, engine, Opening("c1", (waiting,))) == 0
+    assert [decision.verdict for decision in engine.decisions] == verdicts

@@ -1,0 +1,294 @@
+"""Two transactions on PostgreSQL at the same time: one is held up before a statement of its own until the other has
+finished or waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.approvals import Approval, Decision, NoSuchApproval, Settled, Verdict
+from bot.domain.completions import StopReason
+from bot.domain.conversations import ConversationKey
+from bot.domain.messages import ToolCall, assistant
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.views import Drawn
+from bot.storage import audit
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import ANA, BEN, HALL, message, until
+from tests.ledgers import PostgresLedger, running
+from tests.postgres import Server
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+OTHER = ConversationKey("test", "w", "hall", "2")
+WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {"a": 1})), StopReason.TOOLS)
+
+
+@pytest.fixture
+async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresLedger]:
+    caplog.set_level("DEBUG", "bot.storage.database")
+    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield ledger
+    await ledger.close()
+
+
+class Gate:
+    """Holds up the `which`-th statement that looks like `pattern` ("commit" means itself) until the gate is opened."""
+
+    def __init__(self, ledger: PostgresLedger, pattern: str, which: int = 1) -> None:
+        self._pattern = re.compile(pattern, re.DOTALL | re.IGNORECASE)
+        self._left = which
+        self.reached, self.opened = threading.Event(), threading.Event()
+        engine = ledger.database._engine  # type: ignore[attr-defined]
+        sa.event.listen(engine, "before_cursor_execute", self._before)
+        sa.event.listen(engine, "commit", lambda _connection: self._before(None, None, "commit"))
+
+    def _before(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if self._left and self._pattern.search(statement):
+            self._left -= 1
+            if not self._left:
+                self.reached.set()
+                assert self.opened.wait(10)
+
+
+async def overlapping(
+    ledger: PostgresLedger,
+    first: Coroutine[Any, Any, A],
+    held_up_before: str,
+    second: Coroutine[Any, Any, B],
+    which: int = 1,
+) -> tuple[A, B]:
+    """What came of both, when the second ran while the first was in the middle of its transaction."""
+    gate = Gate(ledger, held_up_before, which)
+    one = asyncio.create_task(first)
+    await until(gate.reached.is_set)
+    two = asyncio.create_task(second)
+    await until(lambda: two.done() or _somebody_waits(ledger))
+    gate.opened.set()
+    return await one, await two
+
+
+def _somebody_waits(ledger: PostgresLedger) -> bool:
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    return bool(ledger.ask(waiting))
+
+
+def approval(card: str = "card-1", expires_in: float | None = 60.0) -> Approval:
+    return Approval(card, 1, "print", ANA, expires_in)
+
+
+def write(n: int, status: StepStatus = StepStatus.READY, asked: Approval | None = None) -> ToolStep:
+    return ToolStep(n, ToolCall(f"c{n}", "s__write", {"a": 1}), ToolRef("s", "write"), status, approval=asked)
+
+
+async def driving(ledger: PostgresLedger, number: int) -> Sequence[Claim]:
+    """Turns of that many conversations, all driven by the present process."""
+    for n in range(number):
+        await ledger.log.enqueue(message(str(n), conversation=ConversationKey("test", "w", "hall", str(n))))
+    return await ledger.log.claim(number)
+
+
+async def asking(ledger: PostgresLedger) -> tuple[Claim, int]:
+    """A turn whose one call awaits a signature, its drawing in hand, and the revision that shows the card."""
+    claim = await running(ledger)
+    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    await ledger.log.take(claim.turn_id)
+    return claim, record.revision
+
+
+def nothing_deadlocked(caplog: pytest.LogCaptureFixture) -> None:
+    assert "deadlock" not in caplog.text
+
+
+async def test_a_turn_parked_while_its_card_is_being_posted_still_expires(ledger: PostgresLedger) -> None:
+    claim, revision = await asking(ledger)
+    posting = ledger.log.drawn(claim.turn_id, revision)
+    _, parked = await overlapping(ledger, posting, "commit", ledger.log.park(claim))
+    assert parked is None
+    ledger.time += 61
+    (again,) = await ledger.log.claim(8)
+    assert (await ledger.log.resume(again)).calls[0].status is StepStatus.EXPIRED
+
+
+async def test_a_message_that_comes_while_its_conversation_is_deleted_is_not_deleted_with_it(
+    ledger: PostgresLedger,
+) -> None:
+    await ledger.log.finish(await running(ledger), TurnStatus.DONE, [], "")
+    coming = ledger.log.enqueue(message("new"))
+    receipt, _ = await overlapping(ledger, coming, "insert into deliveries", ledger.log.delete_conversation(HALL, BEN))
+    assert [view.turn.id for view in await ledger.log.recent(HALL, 9)][-1:] == [receipt.turn_id]
+
+
+async def test_a_message_that_comes_while_old_turns_are_deleted_is_not_deleted_with_them(
+    ledger: PostgresLedger,
+) -> None:
+    claim = await running(ledger)
+    record = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    await ledger.log.take(claim.turn_id)
+    await ledger.log.drawn(claim.turn_id, record.revision)
+    ledger.time += 31 * 86400
+    coming = ledger.log.enqueue(message("new"))
+    receipt, deleted = await overlapping(ledger, coming, "insert into deliveries", ledger.log.delete_old(30 * 86400, 9))
+    assert deleted == 1
+    assert [view.turn.id for view in await ledger.log.recent(HALL, 9)] == [receipt.turn_id]
+
+
+async def test_keeping_a_reference_and_deciding_do_not_block_each_other_for_good(
+    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, _ = await asking(ledger)
+    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    keeping = ledger.log.keep(claim.turn_id, Drawn("card", "m1"))
+    settled, _ = await overlapping(ledger, click, "update deliveries", keeping)
+    assert settled == Settled(Verdict.APPROVE)
+    nothing_deadlocked(caplog)
+
+
+async def test_posting_a_card_and_deciding_do_not_block_each_other_for_good(
+    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, revision = await asking(ledger)
+    await ledger.log.park(claim)
+    posting = ledger.log.drawn(claim.turn_id, revision)
+    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    _, settled = await overlapping(ledger, posting, "update approvals", click)
+    assert settled == Settled(Verdict.APPROVE)
+    nothing_deadlocked(caplog)
+
+
+async def test_deciding_and_stopping_the_turn_behind_do_not_block_each_other_for_good(
+    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, _ = await asking(ledger)
+    await ledger.log.park(claim)
+    behind = await ledger.log.enqueue(message("next"))
+    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    settled, stopped = await overlapping(ledger, click, "pg_advisory_xact_lock", ledger.log.stop(behind.turn_id, BEN))
+    assert (settled, stopped) == (Settled(Verdict.APPROVE), True)
+    nothing_deadlocked(caplog)
+
+
+async def test_leases_are_renewed_though_a_transaction_on_one_of_the_turns_waits(ledger: PostgresLedger) -> None:
+    first, other = await driving(ledger, 2)
+    await ledger.log.append(first, WANTS, [write(2)])
+    gate = Gate(ledger, "update steps")
+    beginning = asyncio.create_task(ledger.log.begin(first, 2))
+    await until(gate.reached.is_set)
+    kept = await without_waiting(ledger.log.renew([first, other]), gate)
+    assert kept == {first.turn_id, other.turn_id}
+    await beginning
+
+
+async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(ledger: PostgresLedger) -> None:
+    claim, revision = await asking(ledger)
+    gate = Gate(ledger, "update approvals")
+    drawing = asyncio.create_task(ledger.log.drawn(claim.turn_id, revision))
+    await until(gate.reached.is_set)
+    assert await without_waiting(ledger.log.hold([claim.turn_id]), gate) == {claim.turn_id}
+    await drawing
+
+
+async def without_waiting(work: Coroutine[Any, Any, A], gate: Gate) -> A:
+    """What comes of work that waits for nobody's lock, while the gate is still closed."""
+    try:
+        async with asyncio.timeout(5):
+            return await work
+    finally:
+        gate.opened.set()
+
+
+async def test_a_click_on_a_card_whose_conversation_is_deleted_meanwhile_settles_nothing(
+    ledger: PostgresLedger,
+) -> None:
+    claim, _ = await asking(ledger)
+    await ledger.log.stop(claim.turn_id, BEN)
+    await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
+    deleting = ledger.log.delete_conversation(HALL, BEN)
+    click = ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    deleted, settled = await overlapping(ledger, deleting, "insert into audit", click)
+    assert (deleted, settled) == (True, NoSuchApproval())
+
+
+async def test_two_messages_at_once_know_which_of_them_waits(ledger: PostgresLedger) -> None:
+    receipts = await overlapping(
+        ledger, ledger.log.enqueue(message("one")), "insert into deliveries", ledger.log.enqueue(message("two"))
+    )
+    assert sorted(receipt.ahead for receipt in receipts) == [0, 1]
+    assert await ledger.log.undrawn("test:", 8) == [receipts[1].turn_id]
+
+
+async def test_one_message_under_several_names_in_two_conversations_is_one_turn_without_a_deadlock(
+    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = ledger.log.enqueue(message("hi", "a", "b"))
+    there = ledger.log.enqueue(message("hi", "b", "a", conversation=OTHER))
+    receipts = await overlapping(ledger, here, "insert into message_keys", there, which=2)
+    assert len({receipt.turn_id for receipt in receipts}) == 1
+    nothing_deadlocked(caplog)
+
+
+async def test_the_audit_stays_one_chain_whatever_isolation_the_server_prefers(ledger: PostgresLedger) -> None:
+    def prefer(connection: sa.Connection) -> None:
+        name = connection.exec_driver_sql("select current_database()").scalar_one()
+        connection.exec_driver_sql(f"alter database {name} set default_transaction_isolation to 'repeatable read'")
+
+    await ledger.database.run(prefer)
+    strict = ledger.another_process()
+    try:
+        claims = await driving(strict, 8)
+        await asyncio.gather(*(strict.log.stop(claim.turn_id, BEN) for claim in claims))
+        assert await strict.database.run(audit.first_that_does_not_fit) is None
+        rows = await strict.database.run(lambda connection: list(audit.rows(connection)))
+        assert len(rows) == 8
+    finally:
+        await strict.close()
+
+
+async def test_a_transaction_that_is_taken_back_leaves_no_gap_in_the_audit(ledger: PostgresLedger) -> None:
+    claim = await running(ledger)
+
+    def half(connection: sa.Connection) -> None:
+        audit.record(connection, "half", "test:ana")
+        raise RuntimeError("taken back")
+
+    stopping = ledger.log.stop(claim.turn_id, BEN)
+    taken_back = asyncio.gather(ledger.database.run(half), return_exceptions=True)
+    await asyncio.gather(taken_back, stopping)
+    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    assert [(row["seq"], row["kind"]) for row in rows] == [(1, "stopped")]
+
+
+async def test_what_a_tool_returned_is_kept_though_its_turn_is_given_back_at_that_moment(
+    ledger: PostgresLedger,
+) -> None:
+    """The task that records it is cancelled in the middle, and what its process does next must not overtake it."""
+    from tests.contracts.test_turn_logs import result  # noqa: PLC0415
+
+    claim = await running(ledger)
+    await ledger.log.append(claim, WANTS, [write(2)])
+    await ledger.log.begin(claim, 2)
+    gate = Gate(ledger, "update turns")
+    ending = asyncio.create_task(ledger.log.end(claim, 2, StepStatus.DONE, result()))
+    await until(gate.reached.is_set)
+    ending.cancel()
+    leaving = asyncio.create_task(_after(ending, ledger.log.release([claim])))
+    if (await asyncio.wait({ending}, timeout=0.2))[0]:
+        await leaving
+    gate.opened.set()
+    await leaving
+    (again,) = await SqlTurnLog(ledger.database).claim(8)
+    assert (await ledger.log.resume(again)).calls[0].status is StepStatus.DONE
+
+
+async def _after(task: asyncio.Task[Any], work: Coroutine[Any, Any, A]) -> A:
+    await asyncio.wait({task})
+    return await work

@@ -1,0 +1,105 @@
+"""Nobody knows whether a call has happened: the person is told, and can have it checked or run once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bot.platforms.console.entries import SECOND_TRY
+from bot.platforms.console.transcript import UNSURE as HINT
+from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
+from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace, counting
+from tests.platforms.console.terminal import echoed
+from tests.stories.test_signatures import card
+
+CTRL_D = "\x04"
+
+
+async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_run_once_more(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=counting) as model:
+        place = CountingPlace(tmp_path, model)
+        place.die_in_the_call("c1")
+        assert place.counted == 1
+
+        async with place.terminal("--conversation", "c1") as terminal:
+            await terminal.shows(echoed(COUNT_IT), f"? test.count  {UNSURE}", "I do not know.", HINT)
+            assert terminal.text.count(UNSURE) == 1
+            assert terminal.text.count("I do not know.") == 1
+
+            await terminal.asks("/check")
+            await terminal.shows(echoed("/check"), "I looked: it is there.")
+            asked = str(model.requests[-1].messages[-1]["content"])
+            assert asked.startswith('The call test__count with {"label": "once"} was sent')
+            assert asked.endswith("Do not repeat the call.")
+            assert place.counted == 1
+
+            await terminal.asks("/again")
+            screen = await card(terminal, "▌ Count (test)?", "▌ label  once")
+            assert SECOND_TRY in screen
+            assert place.counted == 1
+            questions = len(model.requests)
+            terminal.press("y")
+            await terminal.shows("▌ Approved.", "✓ test.count", "recorded once")
+            await terminal.prompts()
+            assert place.counted == 2
+            assert len(model.requests) == questions, "a call run by hand needs no model"
+
+            await terminal.asks("/again")
+            await terminal.shows("That call has been run again already.")
+            terminal.press(CTRL_D)
+            assert await terminal.ended() == 0
+
+        async with place.terminal() as terminal:
+            await terminal.shows("Continuing c1 (3 earlier turns).", echoed("Run count again"), "recorded once")
+            await terminal.asks("goodbye")
+            await terminal.shows("You said: goodbye.")
+            assert "(A person ran this by hand. test__count: recorded once)" in str(model.requests[-1].messages)
+    assert place.counted == 2
+    assert model.refusals == []
+
+
+def test_a_script_is_told_which_command_to_use_and_can_use_it(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=counting) as model:
+        place = CountingPlace(tmp_path, model)
+        nothing = place.chat("-m", "/again", "--conversation", "c1")
+        assert (nothing.code, nothing.out) == (1, "")
+        assert nothing.err == "There is no call here whose outcome is unknown.\n"
+
+        place.die_in_the_call("c1")
+        here = ("--conversation", "c1", "-m")
+        seen = place.chat(*here, "and now?")
+        assert (seen.code, seen.out) == (0, "You said: and now?.\n")
+        assert f"? test.count  {UNSURE}" in seen.err
+        assert "/check finds out, /again runs it once more: countersign chat --conversation c1" in seen.err
+
+        turned_down = place.chat(*here, "/again")
+        assert (turned_down.code, turned_down.out, place.counted) == (1, "", 1)
+        assert SECOND_TRY in turned_down.err
+        assert "test.count needs an approval and was not run." in turned_down.err
+
+        again = place.chat(*here, "/again", "--approve", "all")
+        assert (again.code, again.out, place.counted) == (0, "recorded once\n", 2)
+
+        checked = [place.chat(*here, "/check") for _ in range(2)]
+        assert [(each.code, each.out) for each in checked] == [(0, "I looked: it is there.\n"), (1, "")]
+        assert checked[1].err == "That call has been checked already.\n"
+    assert place.counted == 2
+
+
+def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_offers(tmp_path: Path) -> None:
+    def deadly(request: Request) -> Reply:
+        return Say("Gone.") if request.results else Say(calls=(Call("test__die", {}),))
+
+    with FakeLanguageModel("openai", rule=deadly) as model:
+        place = CountingPlace(tmp_path, model)
+        said = place.chat("-m", "go", "--approve", "all")
+        events = place.chat("-m", "go", "--approve", "all", "--json").events
+    line = next(line for line in said.err.splitlines() if line.startswith("  ? test.die"))
+    assert f"{UNSURE}  The connection to server test" in line
+    assert line.count("happened") == 1
+    (ended,) = (event for event in events if event["event"] == "tool_finished")
+    assert ended["status"] == "unknown"
+    assert [(offer["offer"], offer["label"], offer["step"]) for offer in ended["offers"]] == [
+        ("check", "Check", ended["step"]),
+        ("run_again", "Run again", ended["step"]),
+    ]
+    assert {offer["turn"] for offer in ended["offers"]} == {ended["turn"]}
