@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test check format lock pictures clean
+.PHONY: help chat run test check chaos bench format lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,12 @@ check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory test
+
+chaos: $(VENV)/.installed-dev  ## three processes on PostgreSQL, killed, frozen and cut off (SECONDS=60)
+	@$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS),60)
+
+bench: $(VENV)/.installed-dev  ## what a turn costs on each database, beside a loop that stores nothing
+	@$(BIN)/python -m benchmarks.turns
 
 format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
