@@ -26,6 +26,10 @@ class DyingLog:
         self._when, _, self._method = boundary.partition(":")
         self._card_is_on_disk = False
 
+    @property
+    def lease_seconds(self) -> float | None:
+        return self._log.lease_seconds
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._log, name)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from bot.platforms.console.entries import SECOND_TRY
 from bot.platforms.console.transcript import UNSURE as HINT
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.platforms.console.terminal import echoed
+from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.stories.test_signatures import card
 
 CTRL_D = "\x04"

@@ -10,13 +10,13 @@ import shlex
 from dataclasses import dataclass
 
 COMMANDS = {
-    "/again": "run a call of unknown outcome once more",
-    "/check": "find out whether a call of unknown outcome happened",
     "/help": "what can be typed here",
     "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp show NAME",
     "/new": "start a fresh conversation",
-    "/quit": "leave (also Ctrl-D)",
+    "/check": "find out whether a call of unknown outcome happened",
+    "/again": "run such a call once more",
     "/stop": "stop what runs in this conversation, or waits for a signature",
+    "/quit": "leave (also Ctrl-D)",
 }
 
 

@@ -64,7 +64,7 @@ class ConsoleSurface:
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         if not (complete or self._watch.overtaken(view)):
             try:
-                self._drawing.ours(view) if ours else self._drawing.other(view, self._heading(view))
+                self._draw(view, ours=ours)
             except OSError as error:
                 self._watch.gone.set()
                 self._watch.drew(view)
@@ -92,6 +92,15 @@ class ConsoleSurface:
         """Raises NotFound: nothing is uploaded in a terminal."""
         raise NotFound(f"The terminal has no upload {attachment.name!r}.")
 
+    def _draw(self, view: TurnView, *, ours: bool) -> None:
+        if ours:
+            self._drawing.ours(view)
+        elif not self._watch.from_another_window(view):
+            conversation = one_line(view.turn.conversation.thread, 60)
+            self._drawing.other(view, f"While you were away (conversation {conversation}): {_question(view)}")
+        elif view.turn.status.ended:  # until then that window shows it, and asks what there is to be decided
+            self._drawing.other(view, f"From another window: {_question(view)}")
+
     def _draw_ours(self, view: TurnView) -> None:
         """Draw a turn of ours that another process drives."""
         try:
@@ -100,8 +109,6 @@ class ConsoleSurface:
             self._watch.gone.set()
         self._watch.drew(view)
 
-    def _heading(self, view: TurnView) -> str:
-        asked = one_line(view.turn.question.text, 80)
-        if self._watch.from_another_window(view):
-            return f"From another window: {asked}"
-        return f"While you were away (conversation {one_line(view.turn.conversation.thread, 60)}): {asked}"
+
+def _question(view: TurnView) -> str:
+    return one_line(view.turn.question.text, 80)

@@ -152,10 +152,15 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
             await terminal.prompts()
             terminal.press("go\r")
             await terminal.shows(echoed("go"), "Thinking…")
-            theirs = TurnView(a_turn("x", "and mine?", status=TurnStatus.DONE), (ModelStep(0, assistant("Yes.")),), 1)
-            async for _drawn in form.surface.show(theirs, {}):
-                pass
+            card = a_call(0, StepStatus.AWAITING, approval=an_approval())
+            waits = TurnView(a_turn("x", "and mine?", status=TurnStatus.WAITING), (card,), 1)
+            ended = TurnView(a_turn("x", "and mine?", status=TurnStatus.DONE), (ModelStep(0, assistant("Yes.")),), 2)
+            for theirs in (waits, ended):
+                async for _drawn in form.surface.show(theirs, {}):
+                    pass
             await terminal.shows("From another window: and mine?", "Yes.", "Thinking…")
+            await terminal.prompts()
+            assert "▌" not in terminal.text, "its own window asks for the signature"
         finally:
             task.cancel()
             await asyncio.wait({task})
