@@ -207,6 +207,9 @@ class TurnLog(Protocol):
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn, with its last steps in the same transaction. Open calls become cancelled or unknown."""
 
+    async def fail(self, claim: Claim, failure: str) -> None:
+        """End a turn as failed without reading it: its rows may be of no use."""
+
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
         """The turns of a conversation that have ended, before a sequence number, the last `limit`, oldest first. Of
         their steps only the last, the answer if there is one; calls run by hand whole.

@@ -9,6 +9,7 @@ from bot.domain.conversations import Author
 from bot.domain.messages import TextPart, ToolResult
 from bot.domain.tools import UNSURE, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
+from bot.engine.elapsed import elapsed
 from bot.engine.policy import Policies
 from bot.ports import CallContext, Toolbox, TurnLog
 
@@ -35,10 +36,21 @@ async def call_tool(
         on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
         return
     if not step.repeatable:
-        on_record(await log.begin(claim, step.n))
+        on_record(await _begin(log, claim, step.n))
     context = CallContext(author, key=f"{claim.turn_id}:{step.n}", on_progress=on_progress)
     status, result = _ending(step, await toolbox.call(tool, step.call, context))
     on_record(await log.end(claim, step.n, status, result))
+
+
+async def _begin(log: TurnLog, claim: Claim, n: int) -> TurnRecord:
+    """Record the intent, again if this process slept over it: others may have called the outcome unknown by now, and
+    nothing must be sent after that. Raises LostLease and Stopped.
+    """
+    while True:
+        asked_at = elapsed()
+        record = await log.begin(claim, n)
+        if log.lease_seconds is None or elapsed() - asked_at < log.lease_seconds:
+            return record
 
 
 def _objection(step: ToolStep, tool: Tool | None, policies: Policies) -> str:

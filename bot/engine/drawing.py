@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot.domain.views import TurnView
+from bot.engine.elapsed import elapsed
 from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.ports import Surface, TurnLog
 
@@ -21,9 +22,13 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 HOLD_SECONDS = 4.0
 BATCH = 20
+SHOW_SECONDS = 60.0
+"""How long a platform gets for each message of a drawing."""
 RETRY_SECONDS = 5.0
+LONGEST_RETRY_SECONDS = 300.0
 ELSEWHERE_SECONDS = 0.5
 GOODBYE_SECONDS = 3.0
+PUT_DOWN_SECONDS = 1.0
 
 
 class Drawings:
@@ -35,10 +40,15 @@ class Drawings:
         surfaces: Sequence[Surface],
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces
         self._pause = pause
+        self._clock = clock
+        self._held_at = clock()
+        self._holding = asyncio.Lock()
+        self._failures: dict[str, int] = {}
         self._newest: dict[str, TurnView] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._driven: set[str] = set()
@@ -49,8 +59,9 @@ class Drawings:
         self._suspended = False
 
     def begin(self, turn_id: str) -> None:
-        """This turn is driven here, and nobody has ever drawn it."""
+        """This turn is driven here, and nobody has ever drawn it: its drawing was taken with the claim."""
         self._refs[turn_id] = {}
+        self._leased.add(turn_id)
 
     def show(self, view: TurnView) -> None:
         """Draw this view of a turn that is driven here, unless a newer one comes before its turn does."""
@@ -106,21 +117,57 @@ class Drawings:
 
     async def _catch_up(self, surface: Surface) -> None:
         for turn_id in await self._log.undrawn(surface.reach, BATCH):
-            with contextlib.suppress(NotFound):
-                view = await self._log.view(turn_id)
-                if view.revision > self._underway.get(turn_id, -1):
-                    self._put_up(view)
+            view = await self._read(turn_id)
+            if view is not None and view.revision > self._underway.get(turn_id, -1):
+                self._put_up(view)
+
+    async def _read(self, turn_id: str) -> TurnView | None:
+        """The view of a turn; None if it is gone, or if it cannot be read, which must not keep others undrawn."""
+        try:
+            return await self._log.view(turn_id)
+        except DatabaseError:
+            raise
+        except NotFound:
+            return None
+        except Exception:
+            log.exception("turn %s cannot be read", turn_id)
+            await self._log.postpone(turn_id, self._next_pause(turn_id))
+            return None
 
     async def _hold_forever(self) -> None:
         while True:
             await self._pause(HOLD_SECONDS)
-            held = list(self._leased)
-            with contextlib.suppress(DatabaseError):
-                kept = await self._log.hold(held) if held else frozenset()
-                for turn_id in held:
-                    if turn_id not in kept and turn_id in self._leased:
-                        self._lose(turn_id)
-                        self._newest.pop(turn_id, None)
+            async with self._holding:
+                with contextlib.suppress(DatabaseError):
+                    await self._hold()
+
+    async def _hold(self) -> None:
+        asked_at = self._clock()
+        held = list(self._leased)
+        kept = await self._log.hold(held) if held else frozenset()
+        for turn_id in held:
+            if turn_id not in kept and turn_id in self._leased:
+                self._lose(turn_id)
+                self._newest.pop(turn_id, None)
+        self._held_at = asked_at
+
+    def _is_certain(self) -> bool:
+        """Whether what is in hand cannot have become another's: this process may have slept, or its database."""
+        lease = self._log.lease_seconds
+        return lease is None or self._clock() - self._held_at < lease - HOLD_SECONDS
+
+    async def _make_certain(self, turn_id: str) -> None:
+        """Wait until it is known that the drawing is still in hand. Raises LostLease."""
+        while not self._is_certain():
+            async with self._holding:
+                if self._is_certain():
+                    break
+                try:
+                    await self._hold()
+                except DatabaseError:
+                    await self._pause(POLL_SECONDS)
+        if turn_id not in self._leased:
+            raise LostLease(turn_id)
 
     # ------------------------------------------------------------------ drawing
 
@@ -141,7 +188,8 @@ class Drawings:
             while not self._suspended and (view := self._newest.pop(turn_id, None)) is not None:
                 last = view
                 surface = self._surface_for(view)
-                assert surface is not None
+                if surface is None:
+                    break  # it has moved on
                 self._underway[turn_id] = view.revision
                 if await self._draw_once(surface, view) and view.revision > drawn_up_to and self._counts(view):
                     drawn_up_to = view.revision
@@ -200,30 +248,60 @@ class Drawings:
             if refs is None:
                 refs = self._refs[turn_id] = dict(await self._log.take(turn_id))
                 self._leased.add(turn_id)
-            async with contextlib.aclosing(surface.show(view, refs)) as out:
-                async for drawn in out:
-                    if refs.get(drawn.slot) != drawn.ref:
-                        await self._log.keep(turn_id, drawn)
-                        refs[drawn.slot] = drawn.ref
-                        self._leased.add(turn_id)
+                view = await self._brought_up_to_date(view)
+            await self._make_certain(turn_id)
+            await self._show(surface, view, refs)
         except DeliveryFailed as failure:
             await self._failed(view, failure)
+            return False
+        except TimeoutError:
+            await self._failed(view, DeliveryFailed(f"The platform gave no answer within {SHOW_SECONDS:.0f} s."))
             return False
         except (LostLease, DatabaseError):
             raise
         except Exception:  # a surface's bug must not take the others' drawings along
             log.exception("drawing turn %s failed", turn_id)
-            await self._log.postpone(turn_id, RETRY_SECONDS)
+            await self._log.postpone(turn_id, self._next_pause(turn_id))
             return False
+        self._failures.pop(turn_id, None)
         return True
+
+    async def _brought_up_to_date(self, view: TurnView) -> TurnView:
+        """The view, or what the process that had the drawing until now has made of the turn since: it may have shown
+        that already.
+        """
+        with contextlib.suppress(NotFound):
+            on_disk = await self._log.view(view.turn.id)
+            return on_disk if on_disk.revision > view.revision else view
+        return view
+
+    async def _show(self, surface: Surface, view: TurnView, refs: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            asyncio.timeout(SHOW_SECONDS) as limit,
+            contextlib.aclosing(surface.show(view, refs)) as out,
+        ):
+            async for drawn in out:
+                if refs.get(drawn.slot) != drawn.ref:
+                    # What is out must be remembered, however long the database takes.
+                    limit.reschedule(None)
+                    await self._log.keep(view.turn.id, drawn)
+                    refs[drawn.slot] = drawn.ref
+                limit.reschedule(loop.time() + SHOW_SECONDS)
+
+    def _next_pause(self, turn_id: str) -> float:
+        """How long to wait after a failure that named no time, longer after each."""
+        self._failures[turn_id] = failures = self._failures.get(turn_id, 0) + 1
+        return float(min(RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS))
 
     async def _failed(self, view: TurnView, failure: DeliveryFailed) -> None:
         turn_id = view.turn.id
         log.warning("turn %s could not be drawn: %s", turn_id, failure)
         if failure.permanent:
+            self._failures.pop(turn_id, None)
             await self._log.abandon(turn_id, view.revision, str(failure))
             return
-        seconds = failure.retry_after if failure.retry_after is not None else RETRY_SECONDS
+        seconds = failure.retry_after if failure.retry_after is not None else self._next_pause(turn_id)
         await self._log.postpone(turn_id, seconds)
         if turn_id in self._driven:
             # Nobody else draws a turn that is driven here: wait, then draw what is newest by then.
@@ -240,12 +318,15 @@ class Drawings:
                 while self._tasks:
                     await asyncio.wait(set(self._tasks.values()))
         self._suspended = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for turn_id in list(self._refs):
-            await self._put_down(turn_id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PUT_DOWN_SECONDS):
+                tasks = list(self._tasks.values())
+                for task in tasks:
+                    task.cancel()
+                if tasks:
+                    await asyncio.wait(tasks)
+                # What cannot be put down is anybody's a lease later.
+                await asyncio.gather(*(self._put_down(turn_id) for turn_id in list(self._refs)))
 
     def _surface_for(self, view: TurnView) -> Surface | None:
         key = f"{view.turn.conversation}:"

@@ -20,7 +20,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do every so many seconds. A crash in the middle skips one round."""
+    """Something to do every so many seconds, and within them. A crash in the middle skips one round."""
 
     name: str
     every: float
@@ -51,7 +51,9 @@ class Schedule:
     async def _do_if_due(self, job: Job) -> None:
         try:
             if await self._log.take_job(job.name, job.every):
-                await job.do()
+                # A job that hangs must not keep the others from being done for ever.
+                async with asyncio.timeout(job.every):
+                    await job.do()
         except DatabaseUnavailable:
             return  # the database itself says once that it is away
         except Exception:  # one job's failure must not keep the others from being done

@@ -108,7 +108,6 @@ class TurnInProgress:
         """Run what is ready, side by side. A call that is signed meanwhile starts at once, whatever else still runs."""
         try:
             while True:
-                self._doorbell.clear()
                 for step in self._record.ready:
                     if step.n not in self._calls:
                         self._calls[step.n] = asyncio.create_task(self._run_call(step), name=f"call:{step.call.name}")
@@ -119,6 +118,8 @@ class TurnInProgress:
                 for n in [n for n, task in self._calls.items() if task.done()]:
                     self._calls.pop(n).result()
                 if self._doorbell.is_set():
+                    # Before the look: who rings while it is under way may have decided too late for it.
+                    self._doorbell.clear()
                     self._see(await self._log.resume(self._claim))
         finally:
             await self._abandon_calls()

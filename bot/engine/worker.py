@@ -9,11 +9,11 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Protocol
 
 from bot.domain.rings import Decided, Look, Ring, StopWanted
 from bot.domain.turns import Claim, TurnRecord, TurnStatus
+from bot.engine.elapsed import elapsed
 from bot.engine.turn import TurnInProgress
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.ports import TurnLog
@@ -23,6 +23,11 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 4.0
 CLAIM_AT_ONCE = 8
+LONGEST_PAUSE_SECONDS = 60.0
+CLEAN_UP_SECONDS = 4.0
+"""How long calls in flight get to end when this process leaves."""
+HAND_OVER_SECONDS = 2.0
+UNREADABLE = "What is stored of this question cannot be read."
 
 
 class Begin(Protocol):
@@ -75,7 +80,7 @@ class Worker:
     """The reaches of the surfaces, which may move: this process drives no turns that it could not draw."""
     limit: int = 32
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    clock: Callable[[], float] = monotonic
+    clock: Callable[[], float] = elapsed
     _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
     _claiming: asyncio.Future[Sequence[Claim]] | None = None
@@ -139,12 +144,17 @@ class Worker:
         room = min(CLAIM_AT_ONCE, self.limit - len(self._held))
         if room <= 0:
             return ()
+        asked_at = self.clock()
         self._claiming = asyncio.ensure_future(self.turn_log.claim(room, frozenset(self._held), self.reaches()))
         try:
             # Shielded: what was claimed while this process was told to leave must be given back, too.
-            return await asyncio.shield(self._claiming)
+            claims = await asyncio.shield(self._claiming)
         except DatabaseUnavailable:
             return ()  # the database itself says once that it is away
+        lease = self.turn_log.lease_seconds
+        if lease is not None and self.clock() - asked_at > lease - HEARTBEAT_SECONDS:
+            return ()  # this process has slept: others may have them by now, or it finds them once more
+        return claims
 
     def _hold(self, claim: Claim) -> None:
         held = _Held(claim)
@@ -192,9 +202,28 @@ class Worker:
             await self.turn_log.finish(claim, status, (), failure)
         except LostLease:
             self.shown.forget(claim.turn_id)
-        except CountersignError as error:
-            log.error("turn %s could not be ended: %s", claim.turn_id, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn must not be left as it is
+            log.error("turn %s could not be ended: %r", claim.turn_id, error)
+            await self._end_unread(claim, failure or UNREADABLE)
         self.shown.kick()
+
+    async def _end_unread(self, claim: Claim, failure: str) -> None:
+        """End a turn whose rows are of no use. It is kept in hand until that is done: let go, it would be claimed again
+        at once, and for ever.
+        """
+        seconds = POLL_SECONDS
+        while True:
+            try:
+                await self.turn_log.fail(claim, failure)
+            except LostLease:
+                self.shown.forget(claim.turn_id)
+                return
+            except Exception as error:  # noqa: BLE001 - let go, it would come back at once
+                log.error("turn %s could not be ended, trying again: %r", claim.turn_id, error)
+                await self.pause(seconds)
+                seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
+            else:
+                return
 
     async def _give_back(self, claim: Claim) -> None:
         """Let go of a turn that the database would not let us write, as soon as it does."""
@@ -223,13 +252,19 @@ class Worker:
         While the database is away nothing is cancelled: if it is away for everybody, the turns are still ours when it
         is back, and what a tool has returned meanwhile counts. Only drawing stops, since others may draw by then.
         """
+        renewing = asyncio.ensure_future(self.turn_log.renew([each.claim for each in held.values()]))
         try:
-            kept = await self.turn_log.renew([each.claim for each in held.values()])
+            # A database that says nothing at all is as good as away.
+            await asyncio.wait({renewing}, timeout=self._certain_seconds())
+            if self._certain_seconds() == 0:
+                self.shown.suspend()
+            kept = await renewing
         except DatabaseUnavailable:
-            lease = self.turn_log.lease_seconds
-            if lease is not None and self.clock() - self._renewed_at > lease - HEARTBEAT_SECONDS:
+            if self._certain_seconds() == 0:
                 self.shown.suspend()
             return
+        finally:
+            renewing.cancel()
         self._renewed_at = self.clock()
         for turn_id, each in held.items():
             if turn_id not in kept and self._held.get(turn_id) is each:
@@ -239,16 +274,33 @@ class Worker:
                 each.turn.ring_if_waiting()
         self.shown.resume()
 
+    def _certain_seconds(self) -> float | None:
+        """How long turns are still ours for certain, with time to spare; None if nobody could take them."""
+        lease = self.turn_log.lease_seconds
+        return None if lease is None else max(0.0, self._renewed_at + lease - HEARTBEAT_SECONDS - self.clock())
+
     async def _hand_over(self) -> None:
-        held = list(self._held.values())
-        for each in held:
+        """Cancel what is in hand and give it back, within a limit: what is not given back is taken, a lease later."""
+        held = {each.task: each.claim for each in self._held.values() if each.task is not None}
+        for each in self._held.values():
             if each.task is not None and not each.stopping:
                 each.task.cancel()
-        await asyncio.gather(*(each.task for each in held if each.task is not None), return_exceptions=True)
+        stuck: set[asyncio.Task[None]] = set()
+        if held:
+            _, stuck = await asyncio.wait(held.keys(), timeout=CLEAN_UP_SECONDS)
+        for task in stuck:
+            log.warning("%s does not end, its turn is left to its lease", task.get_name())
+            task.cancel()
         try:
-            await self.turn_log.release([*(each.claim for each in held), *await self._claimed_meanwhile()])
-        except CountersignError as error:
-            log.warning("turns could not be handed over: %s", error)
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                # A turn whose clean-up goes on must not begin elsewhere.
+                done = [claim for task, claim in held.items() if task not in stuck]
+                meanwhile = [claim for claim in await self._claimed_meanwhile() if claim not in held.values()]
+                await self.turn_log.release([*done, *meanwhile])
+                for claim in meanwhile:
+                    await self.turn_log.put_down(claim.turn_id)
+        except (CountersignError, TimeoutError) as error:
+            log.warning("turns could not be handed over: %s", error or "the database does not answer")
 
     async def _claimed_meanwhile(self) -> Sequence[Claim]:
         """Turns that were being claimed when this process was told to leave."""

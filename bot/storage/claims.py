@@ -7,6 +7,7 @@ takes nothing away from its owner.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim, StepStatus, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import audit
@@ -26,7 +28,7 @@ from bot.storage.endings import (
     show_change,
     show_to_those_behind,
 )
-from bot.storage.records import read_turn
+from bot.storage.records import UNREADABLE, read_turn
 from bot.storage.ringing import ring_all
 from bot.storage.tables import ACTIVE, LIVE, deliveries, steps, turns
 
@@ -64,7 +66,7 @@ def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.Returnin
                 sa.or_(_other.c.seq < _candidate.c.seq, _other.c.status.in_(ACTIVE)),
             ),
         )
-        .order_by(_candidate.c.created_at, _candidate.c.seq)
+        .order_by(_candidate.c.created_at, _candidate.c.conversation)
         .limit(bindparam("limit"))
         .with_for_update(skip_locked=True, key_share=True, of=_candidate)
         .cte("found")
@@ -84,6 +86,13 @@ def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.Returnin
     )
 
 
+# Its first message is posted while it is driven. Were the drawing nobody's until that is out, a turn that ends sooner
+# would be anybody's to post as well.
+_take_drawings = (
+    deliveries.update()
+    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner.is_(None))
+    .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
+)
 _adopt = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
 _put_down_all = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
 # A turn that a transaction has in its hands is passed over: that transaction has renewed the lease itself, and one that
@@ -142,14 +151,18 @@ def claim(
     """
     statement = _claim_within(connection.dialect.name, reaches)
     rows = connection.execute(statement, {"me": me, "limit": limit, "holding": list(holding)}).all()
+    if never_drawn := [row.id for row in rows if row.revision == 0]:
+        connection.execute(_take_drawings, {"me": me, "ids": never_drawn})
     return [_claimed(row) for row in rows]
 
 
 def _claimed(row: Any) -> Claim:
-    turn = read_turn(row)
-    # Nobody has driven it before: there is nothing to settle and there are no steps to read.
-    fresh = TurnRecord(turn, (), row.revision) if row.fence == 1 else None
-    return Claim(row.id, turn.conversation, row.fence, row.recoveries, fresh)
+    fresh = None
+    # What cannot be read must not take the other claims along. Whoever drives it finds out.
+    with contextlib.suppress(*UNREADABLE):
+        # Nobody has driven it before: there is nothing to settle and there are no steps to read.
+        fresh = TurnRecord(read_turn(row), (), row.revision) if row.fence == 1 else None
+    return Claim(row.id, ConversationKey.parse(row.conversation), row.fence, row.recoveries, fresh)
 
 
 def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:

@@ -59,6 +59,12 @@ _take = (
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
     .returning(deliveries.c.turn_id)
 )
+_prove = (
+    deliveries.update()
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .values(lease_until=now() + LEASE_SECONDS)
+    .returning(deliveries.c.turn_id)
+)
 # Rows that another transaction has in its hands are passed over: none of them waits for the others.
 _within_reach = (
     sa.select(deliveries.c.turn_id)
@@ -93,7 +99,7 @@ _running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status 
 _is_over = sa.and_(bindparam("upto") >= deliveries.c.wanted, ~_running)
 _drawn = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), _nobodys, ~_driven_elsewhere)
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
     .values(
         drawn=sa.case((deliveries.c.drawn < bindparam("upto"), bindparam("upto")), else_=deliveries.c.drawn),
         attempts=0,
@@ -178,8 +184,10 @@ def put_down(connection: sa.Connection, me: str, turn_id: str) -> None:
 
 
 def keep(connection: sa.Connection, me: str, turn_id: str, drawn: Drawn) -> None:
-    """Remember where a slot was drawn, and take the drawing in hand. Raises LostLease."""
-    if connection.execute(_take, {"t": turn_id, "me": me}).first() is None:
+    """Remember where a slot was drawn. Raises LostLease: whoever slept meanwhile must not make people's message another
+    than the one that the next has drawn.
+    """
+    if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
         raise LostLease(turn_id)
     connection.execute(_keep.on(connection), {"t": turn_id, "s": drawn.slot, "r": drawn.ref})
 

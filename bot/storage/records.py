@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnS
 from bot.errors import NotFound
 from bot.storage.bodies import read_call, read_question, read_reply, read_result
 from bot.storage.tables import approvals, conversations, deliveries, steps, turns
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
+"""What reading a row raises that a later release wrote, or that somebody has changed by hand."""
 
 _step_columns = (
     *(
@@ -96,11 +102,21 @@ def read_history(
     rows = connection.execute(
         _ended_before, {"conversation": str(conversation), "before": before, "limit": limit}
     ).all()
-    found: dict[str, list[Step]] = {row.id: [] for row in rows}
+    last: dict[str, list[Any]] = {row.id: [] for row in rows}
     if rows:
-        for step in connection.execute(_last_steps, {"ids": list(found)}):
-            found[step.step_turn_id].append(_read_step(step, conversation.platform))
-    return [TurnRecord(read_turn(row), tuple(found[row.id]), row.revision) for row in reversed(rows)]
+        for step in connection.execute(_last_steps, {"ids": list(last)}):
+            last[step.step_turn_id].append(step)
+    return [record for row in reversed(rows) if (record := _read_ended(row, last[row.id])) is not None]
+
+
+def _read_ended(row: Any, last: Sequence[Any]) -> TurnRecord | None:
+    """A turn that is over; None if it cannot be read, which must not keep the next from being answered."""
+    try:
+        turn = read_turn(row)
+        return TurnRecord(turn, tuple(_read_step(step, turn.conversation.platform) for step in last), row.revision)
+    except UNREADABLE as error:
+        log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
+        return None
 
 
 def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:

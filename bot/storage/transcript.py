@@ -222,6 +222,20 @@ def finish(
     return read_record(connection, held.turn_id)
 
 
+def fail(connection: sa.Connection, held: Claim, failure: str) -> None:
+    """End the turn without reading it. Raises LostLease."""
+    try:
+        stopped_by = own_to_the_end(connection, held)
+    except LostLease:
+        if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
+            raise
+        return
+    if stopped_by is None:
+        end_turn(connection, held.turn_id, TurnStatus.FAILED, failure)
+    else:
+        end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
+
+
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
     """Those of them that ask for a signature and had not done so before."""
     if new:

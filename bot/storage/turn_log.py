@@ -134,6 +134,10 @@ class SqlTurnLog:
         """End the turn."""
         return await self._drive(transcript.finish, held, status, last, failure)
 
+    async def fail(self, held: Claim, failure: str) -> None:
+        """End the turn unread."""
+        await self._drive(transcript.fail, held, failure)
+
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
         """Earlier turns of a conversation."""
         return await self._run(records.read_history, conversation, before, limit)

@@ -418,6 +418,18 @@ async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cann
     assert await log.take(claim.turn_id) == {}
 
 
+async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_to_draw(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    elsewhere = SqlTurnLog(ledger.database)
+    assert await elsewhere.undrawn("test:", 8) == []
+    with pytest.raises(LostLease):
+        await elsewhere.take(claim.turn_id)
+    await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
+    await ledger.log.drawn(claim.turn_id, record.revision)
+    assert await elsewhere.take(claim.turn_id) == {"reply": "m1"}
+
+
 async def test_a_drawing_put_down_is_anybodys_at_once(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.take(claim.turn_id)

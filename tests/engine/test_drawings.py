@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 
 from bot.domain.turns import TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
+from bot.engine.drawing import Drawings
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from tests.engine.conftest import House
 from tests.fakes.parts import RecordingSurface, ask_for, call, message, running, say, tool, until
@@ -128,3 +129,18 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
         await until(lambda: not again._drawings._tasks)
     assert await house.log.undrawn("test:", 1) == []
     assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.DONE
+
+
+async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it_was(house: House) -> None:
+    """A process that slept past its lease would draw what it knew over what another has finished."""
+    receipt = await house.log.enqueue(message("hi"))
+    (claim,) = await house.log.claim(1)
+    known = await house.log.view(receipt.turn_id)
+    await house.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
+    await house.log.put_down(receipt.turn_id)
+    drawings = Drawings(house.log, [house.surface])
+    drawings.show(known)
+    await until(lambda: bool(house.surface.views))
+    drawings.settle(receipt.turn_id)
+    await until(lambda: not drawings._tasks)
+    assert [view.turn.failure for view in house.surface.views] == ["It did not work."]

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.completions import Completion
+from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
@@ -17,6 +18,8 @@ from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
 from tests.fakes.parts import ask_for, call, message, returned, running, say, tool, until
+
+ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
 
 async def for_ever(*_: object) -> Completion:
@@ -45,7 +48,9 @@ async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(ho
     go_on.set()
     await asyncio.wait({task}, timeout=10)
     house.log.claim = claim  # type: ignore[method-assign]
-    (again,) = await house.log.claim(1)
+    another = SqlTurnLog(house.database)
+    assert await another.take(receipt.turn_id) == {}
+    (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
 
@@ -130,3 +135,143 @@ async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(10):
             await house.engine().run()
+
+
+async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: House) -> None:
+    """Not even that it is away: the heartbeat does not come back."""
+    hanging, answered = asyncio.Event(), asyncio.Event()
+    house.model.script = [for_ever]
+    engine = house.engine()
+    now = [0.0]
+    engine._worker.clock = lambda: now[0]
+    house.log.lease_seconds = 4.2
+    renew = house.log.renew
+
+    async def hangs(held: Sequence[Claim]) -> frozenset[str]:
+        if not answered.is_set():
+            now[0] = 12.0
+            hanging.set()
+            await answered.wait()
+        return await renew(held)
+
+    house.log.renew = hangs  # type: ignore[method-assign]
+    async with running(engine):
+        await engine.receive(message("go"))
+        await asyncio.wait_for(hanging.wait(), 10)
+        await until(lambda: engine._drawings._suspended)
+        answered.set()
+        await until(lambda: not engine._drawings._suspended)
+
+
+async def test_a_claim_that_this_process_slept_over_is_not_begun(house: House) -> None:
+    """Others may have the turn by now, and its first message must not be posted twice."""
+    engine = house.engine()
+    now = [0.0]
+    engine._worker.clock = lambda: now[0]
+    house.log.lease_seconds = 15.0
+    claim = house.log.claim
+
+    async def sleeps(*arguments: Any) -> Sequence[Claim]:
+        found = await claim(*arguments)
+        if found and not now[0]:
+            now[0] += 20
+            await house.log.adopt_orphans()
+            taken = await elsewhere.claim(1)
+            assert [each.turn_id for each in taken] == [each.turn_id for each in found]
+            woken.set()
+        return found
+
+    woken = asyncio.Event()
+    elsewhere = SqlTurnLog(house.database)
+    house.log.claim = sleeps  # type: ignore[method-assign, assignment]
+    async with running(engine):
+        await engine.receive(message("go"))
+        await asyncio.wait_for(woken.wait(), 10)
+        assert not engine._worker._held
+    assert house.surface.views == []
+    assert house.model.requests == []
+
+
+async def test_nothing_is_sent_that_others_have_called_unknown_while_this_process_slept(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("bot.engine.calling.elapsed", lambda: now[0], raising=False)
+    house.toolbox.add(tool("s__write"))
+    house.allow("s__write")
+    house.model.script = [ask_for(call("s__write"))]
+    house.log.lease_seconds = 15.0
+    begin = house.log.begin
+    elsewhere = SqlTurnLog(house.database)
+
+    async def sleeps(claim: Claim, n: int) -> Any:
+        record = await begin(claim, n)
+        if not now[0]:
+            now[0] += 20
+            await house.log.adopt_orphans()
+            (taken,) = await elsewhere.claim(1)
+            settled = await elsewhere.resume(taken)
+            assert settled.calls[0].status is StepStatus.UNKNOWN
+        return record
+
+    house.log.begin = sleeps  # type: ignore[method-assign, assignment]
+    engine = house.engine()
+    async with running(engine):
+        await engine.receive(message("go"))
+        await until(lambda: bool(now[0]) and not engine._worker._held)
+    assert house.toolbox.calls == []
+
+
+async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("worker.HAND_OVER_SECONDS", "drawing.GOODBYE_SECONDS", "drawing.PUT_DOWN_SECONDS"):
+        monkeypatch.setattr(f"bot.engine.{name}", 0.1, raising=False)
+    gone = [False]
+    run_once = house.database.run_once
+
+    async def away(transaction: Any) -> Any:
+        if gone[0]:
+            raise sa.exc.OperationalError("begin", None, sqlite3.OperationalError("database is locked"))
+        return await run_once(transaction)
+
+    house.database.run_once = away  # type: ignore[method-assign]
+    house.toolbox.add(tool("s__write"))
+    house.model.script = [for_ever, ask_for(call("s__write"))]
+    engine = house.engine()
+    task = asyncio.create_task(engine.run())
+    await engine.receive(message("one"))
+    await engine.receive(message("two", conversation=ELSEWHERE))
+    await until(lambda: len(house.model.requests) == 2 and bool(engine._drawings._refs))
+    gone[0] = True
+    task.cancel()
+    async with asyncio.timeout(3):
+        await asyncio.wait({task})
+    gone[0] = False
+
+
+async def test_a_tool_that_will_not_end_does_not_keep_the_process_from_leaving_nor_its_turn_free(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.engine.worker.CLEAN_UP_SECONDS", 0.1, raising=False)
+    let_go = asyncio.Event()
+
+    async def deaf(call: ToolCall, _context: CallContext) -> ToolOutcome:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        return returned(call, "late")
+
+    house.toolbox.add(tool("s__write"), deaf)
+    house.allow("s__write")
+    house.model.script = [ask_for(call("s__write")), say("Other.")]
+    engine = house.engine()
+    task = asyncio.create_task(engine.run())
+    await engine.receive(message("one"))
+    await until(lambda: bool(house.toolbox.calls))
+    task.cancel()
+    async with asyncio.timeout(3):
+        await asyncio.wait({task})
+    # Its clean-up goes on: nobody may go on with the turn yet.
+    assert await SqlTurnLog(house.database).claim(1) == []
+    let_go.set()

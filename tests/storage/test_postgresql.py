@@ -178,7 +178,7 @@ async def test_leases_are_kept_though_every_thread_waits_for_somebody(database: 
         await until(lambda: all(errand.line is not None for errand in list(database._underway.values())[:4]))
         async with asyncio.timeout(3):
             assert await log.renew([claim]) == {claim.turn_id}
-            assert await log.hold([claim.turn_id]) == frozenset()
+            await log.hold([claim.turn_id])
         other.rollback()
     assert len({receipt.turn_id for receipt in await asyncio.gather(*waiting)}) == 8
 

@@ -1,0 +1,136 @@
+"""Rows that cannot be read, because a later release wrote them or somebody changed them by hand: they cost their own
+turn and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.completions import StopReason
+from bot.domain.conversations import ConversationKey
+from bot.domain.messages import assistant
+from bot.domain.turns import ModelStep, TurnStatus
+from bot.errors import DatabaseError
+from tests.engine.conftest import House
+from tests.fakes.parts import HALL, ask_for, call, message, running, say, tool, until, words
+
+ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
+
+
+async def change(house: House, statement: str) -> None:
+    await house.database.run(lambda connection: connection.exec_driver_sql(statement).rowcount)
+
+
+async def status_of(house: House, turn_id: str) -> tuple[str, str, int]:
+    read = sa.text("select status, failure, fence from turns where id = :t").bindparams(t=turn_id)
+    row = await house.database.run(lambda connection: connection.execute(read).one())
+    return row.status, row.failure, row.fence
+
+
+async def ended(house: House, turn_id: str) -> tuple[str, str, int]:
+    async with asyncio.timeout(10):
+        while (found := await status_of(house, turn_id))[0] not in ("done", "failed", "cancelled"):
+            await asyncio.sleep(0.005)
+    return found
+
+
+async def begun(house: House) -> str:
+    """A turn with a reply on disk that nobody drives at the moment."""
+    receipt = await house.log.enqueue(message("spoilt"))
+    (claim,) = await house.log.claim(1)
+    await house.log.append(claim, ModelStep(1, assistant("half"), StopReason.TOOLS), [])
+    await house.log.release([claim])
+    return receipt.turn_id
+
+
+async def test_a_turn_whose_steps_cannot_be_read_ends_as_failed_and_others_go_on(house: House) -> None:
+    spoilt = await begun(house)
+    await change(house, "update steps set body = '{\"v\": 9}'")
+    house.model.script = [say("Fine.")]
+    engine = house.engine()
+    async with running(engine):
+        other = await engine.receive(message("hi", conversation=ELSEWHERE))
+        view = await house.surface.ended(other.turn_id)
+        status, failure, fence = await ended(house, spoilt)
+    assert view.turn.status is TurnStatus.DONE
+    assert (status, fence) == ("failed", 2)
+    assert "Something broke on my end" in failure
+
+
+async def test_a_question_that_cannot_be_read_holds_up_no_other_question(house: House) -> None:
+    spoilt = await house.log.enqueue(message("spoilt"))
+    await change(house, "update turns set question = '{}'")
+    house.model.script = [say("Fine.")]
+    engine = house.engine()
+    async with running(engine):
+        other = await engine.receive(message("hi", conversation=ELSEWHERE))
+        await house.surface.ended(other.turn_id)
+        assert (await ended(house, spoilt.turn_id))[0] == "failed"
+
+
+async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_tried_ever_more_rarely(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoilt = await begun(house)
+    await house.log.stop(spoilt, message("x").author)
+    await change(house, "update steps set body = '{\"v\": 9}'")
+    house.model.script = [say("Fine.")]
+    engine = house.engine()
+    async with running(engine):
+        for tries in range(1, 4):
+            await until(lambda tries=tries: caplog.text.count("cannot be read") == tries)  # type: ignore[misc]
+            # Due again after 5, 10 and 20 seconds, and not a second sooner.
+            house.clock[0] += 5 * 2 ** (tries - 1) - 1
+            engine._drawings.kick()
+            await until(lambda: not engine._drawings._kicked.is_set())
+            assert await house.log.undrawn("test:", 1) == []
+            house.clock[0] += 1
+            engine._drawings.kick()
+        other = await engine.receive(message("hi", conversation=ELSEWHERE))
+        view = await house.surface.ended(other.turn_id)
+    assert view.turn.status is TurnStatus.DONE
+
+
+async def test_an_earlier_turn_that_cannot_be_read_is_left_out_of_what_the_model_is_told(house: House) -> None:
+    house.model.script = [say("One."), say("Two."), say("Three.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("first"))
+        await house.surface.ended(first.turn_id)
+        await house.surface.ended((await engine.receive(message("second"))).turn_id)
+        await change(house, f"update steps set body = '{{}}' where turn_id = '{first.turn_id}'")
+        view = await house.surface.ended((await engine.receive(message("third"))).turn_id)
+    assert view.turn.status is TurnStatus.DONE
+    told = words(house.model.requests[2])
+    assert "Two." in told
+    assert "One." not in told
+
+
+async def test_a_turn_that_cannot_be_ended_is_kept_in_hand_and_not_claimed_over_and_over(house: House) -> None:
+    broken = [True]
+
+    async def refuse(*_: Any) -> Any:
+        if broken[0]:
+            raise DatabaseError("The database says no.")
+        return await fail(*_)
+
+    fail = house.log.fail
+    house.log.finish = refuse  # type: ignore[method-assign, assignment]
+    house.log.fail = refuse  # type: ignore[method-assign, assignment]
+    house.toolbox.add(tool("s__read", read_only=True))
+    house.allow("s__read")
+    house.model.script = [ask_for(call("s__read")), say("Never recorded.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await until(lambda: len([pause for pause in house.pauses if pause > 5]) >= 4)
+        assert (await status_of(house, receipt.turn_id))[2] == 1
+        assert [pause for pause in house.pauses if pause > 5][:4] == [8.0, 16.0, 32.0, 60.0]
+        broken[0] = False
+        assert (await ended(house, receipt.turn_id))[0] == "failed"
+    assert len(house.model.requests) == 2
+    assert [view.turn.question.text for view in await house.log.recent(HALL, 9)] == ["hi"]
