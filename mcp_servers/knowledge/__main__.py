@@ -1,0 +1,13 @@
+"""`python -m mcp_servers.knowledge`: one server on standard input and output, until the input ends."""
+
+from __future__ import annotations
+
+import signal
+
+# Before the libraries load: Ctrl-C in a terminal reaches every process there, and a traceback would help nobody.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from mcp_servers.knowledge.server import main  # noqa: E402  the line above must come first
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The folder: which files in it are documents, and what they say.
+
+Only what lies in the folder is read. Hidden files are none of its documents, linked folders are not followed, and a
+link to a file counts only if that file is in the folder, too.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARKDOWN = frozenset({".md", ".markdown"})
+ENDINGS = MARKDOWN | {".txt", ".text"}
+
+LARGEST_FILE = 2 * 1024 * 1024
+"""Bytes."""
+
+MOST_FILES = 50_000
+
+YOUNG = 2.0
+"""Seconds for which a file is read again every time: it may change once more without a later time to show for it."""
+
+_ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MEANINGLESS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff]")
+
+
+class Refused(Exception):
+    """What was asked for cannot be done; the message says why and what would do."""
+
+
+class NotRead(Exception):
+    """A file cannot be a document; the message says why, as the end of a sentence."""
+
+
+class NotReadNow(NotRead):
+    """A file cannot be read, but perhaps the next time, though it has not changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that is a document or should be. `id` is its path within the folder, with slashes; `path` is where its
+    content really is, within the folder as well. `modified` is in seconds since 1970.
+
+    `mark` changes when the file does, and is empty for a file so young that it cannot tell. `problem` says why the file
+    cannot be a document; it is empty if it can.
+    """
+
+    id: str
+    path: str
+    modified: float = 0.0
+    mark: str = ""
+    problem: str = ""
+
+
+class Folder:
+    """The folder at one path, which may be a link to it. Everything here waits for the disk."""
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now = now
+
+    def files(self) -> Iterator[File]:
+        """The files that are documents or should be, by and by and in a fixed order. Raises Refused if the folder is
+        gone or has too many of them.
+        """
+        root = os.path.realpath(self._path)
+        folders = [root]
+        count = 0
+        while folders:
+            for entry in self._entries(folders.pop(), root):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif Path(entry.name).suffix.lower() in ENDINGS and (file := self._file(entry, root)):
+                    count += 1
+                    if count > MOST_FILES:
+                        raise Refused(
+                            f"There are more than {MOST_FILES:,} documents in {self._path}. "
+                            "Set KNOWLEDGE_FOLDER to a folder with fewer."
+                        )
+                    yield file
+
+    def text(self, file: File) -> str:
+        """What a file says, with plain line ends and without control characters. Raises NotRead, NotReadNow."""
+        try:
+            with os.fdopen(self._opened(file.path), "rb") as opened:
+                if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                    raise NotRead("it is no ordinary file")
+                return decoded(opened.read(LARGEST_FILE + 1))
+        except OSError as error:
+            raise NotReadNow(f"it cannot be read ({error.strerror})") from error
+
+    def _entries(self, folder: str, root: str) -> list[os.DirEntry[str]]:
+        """What is in a folder, in order, without what is hidden; nothing where it may not be listed."""
+        try:
+            with os.scandir(folder) as entries:
+                return sorted((each for each in entries if each.name[0] != "."), key=lambda entry: entry.name)
+        except OSError as error:
+            if folder != root:
+                return []
+            raise Refused(
+                f"The folder {self._path} cannot be read ({error.strerror}). "
+                "Bring it back or check its permissions, or set KNOWLEDGE_FOLDER to another one."
+            ) from error
+
+    def _file(self, entry: os.DirEntry[str], root: str) -> File | None:
+        """An entry as a file; None for what is something else."""
+        name, problem = _identifier(_within(root, entry.path))
+        try:
+            path = _target(entry, root)
+            found = entry.stat()
+        except NotRead as reason:
+            return File(name, "", problem=str(reason))
+        except OSError as error:
+            return File(name, "", problem=f"it cannot be read ({error.strerror})")
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        if found.st_size > LARGEST_FILE:
+            problem = problem or f"it has {found.st_size:,} bytes, and {LARGEST_FILE:,} is the most"
+        young = abs(self._now() - max(found.st_mtime, found.st_ctime)) < YOUNG
+        mark = "" if young else f"{found.st_mtime_ns} {found.st_ctime_ns} {found.st_size} {found.st_ino}"
+        return File(name, path, found.st_mtime, mark, problem)
+
+    def _opened(self, path: str) -> int:
+        """Open a file within the folder for reading, step by step: whatever has been put in the way meanwhile, no link
+        is followed.
+        """
+        *folders, name = Path(path).parts
+        at = os.open(os.path.realpath(self._path), _FOLDER)
+        try:
+            for folder in folders:
+                inner = os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = inner
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        finally:
+            os.close(at)
+
+
+def decoded(content: bytes) -> str:
+    """Bytes as text: UTF-8, or what a byte order mark says. What is not valid becomes a replacement character. Raises
+    NotRead for what is no text, or too much of it.
+    """
+    if len(content) > LARGEST_FILE:
+        raise NotRead(f"it has more than {LARGEST_FILE:,} bytes")
+    mark, encoding = next((each for each in _ENCODINGS if content.startswith(each[0])), (b"", "utf-8"))
+    if b"\0" in content and encoding == "utf-8":
+        raise NotRead("it is no text")
+    text = content.removeprefix(mark).decode(encoding, "replace")
+    return _MEANINGLESS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _target(entry: os.DirEntry[str], root: str) -> str:
+    """Where an entry's content is, within the folder. Raises NotRead if that is elsewhere."""
+    if not entry.is_symlink():
+        return _within(root, entry.path)
+    path = os.path.realpath(entry.path)
+    if os.path.commonpath((root, path)) != root:
+        raise NotRead("it is a link that leads out of the folder")
+    return _within(root, path)
+
+
+def _within(root: str, path: str) -> str:
+    return path[len(root) :].lstrip(os.sep)
+
+
+def _identifier(path: str) -> tuple[str, str]:
+    """The id of the file at a path, and what is wrong with it. A name that could not be written back gets no document:
+    what cannot be written stands escaped in the id then.
+    """
+    if path.isascii() and path.isprintable():
+        return path, ""
+    name = unicodedata.normalize("NFC", path)
+    if not any(map(_unwritable, name)):
+        return name, ""
+    return "".join(ascii(each)[1:-1] if _unwritable(each) else each for each in name), "its name cannot be written"
+
+
+def _unwritable(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")

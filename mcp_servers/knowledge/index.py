@@ -1,0 +1,347 @@
+"""The index: documents, their sections and the words in them, in one SQLite database.
+
+It holds nothing that cannot be made again from the folder. In a file, it spares a server the reading at its next start
+and several servers may share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp_servers.knowledge.folder import File, Refused
+from mcp_servers.knowledge.sections import Document
+from mcp_servers.knowledge.words import Question, indexed
+
+APPLICATION_ID = 0x436B6E6F
+"""Marks the file as an index of this server, so that no other database is ever written to."""
+
+VERSION = f"1, Unicode {unicodedata.unidata_version}"
+"""What the index was made with: by another version it is made anew."""
+
+LOCK_PATIENCE = 10.0
+"""Seconds to wait for another server that writes the same file."""
+
+_TITLE, _HEADINGS, _TEXT = 6.0, 3.0, 1.0
+"""What a word is worth by where it stands."""
+
+_SCHEMA = (
+    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE documents (
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, modified REAL NOT NULL,
+        mark TEXT NOT NULL, problem TEXT NOT NULL, digest BLOB NOT NULL
+    )""",
+    """CREATE TABLE sections (
+        number INTEGER PRIMARY KEY, document INTEGER NOT NULL, position INTEGER NOT NULL, slug TEXT NOT NULL,
+        headings TEXT NOT NULL, text TEXT NOT NULL, UNIQUE (document, slug)
+    )""",
+    """CREATE VIRTUAL TABLE words USING fts5 (
+        title, headings, text, content='', tokenize='porter unicode61 remove_diacritics 2'
+    )""",
+    f"INSERT INTO words (words, rank) VALUES ('rank', 'bm25({_TITLE}, {_HEADINGS}, {_TEXT})')",  # noqa: S608
+)
+
+_PASSAGE = "documents.id, documents.title, documents.modified, sections.slug, sections.headings, sections.text"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the index remembers of a file: see `File`. `digest` is of its text."""
+
+    mark: str
+    problem: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A document without its text. `modified` is in seconds since 1970."""
+
+    id: str
+    title: str
+    modified: float
+    sections: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A section, or a whole document: then `slug` is empty and `headings` are, too."""
+
+    document: str
+    title: str
+    modified: float
+    slug: str
+    headings: tuple[str, ...]
+    text: str
+
+    @property
+    def id(self) -> str:
+        """What `read` takes for it."""
+        return f"{self.document}#{self.slug}" if self.slug else self.document
+
+
+class Index:
+    """The index of one folder. Use it from one thread at a time."""
+
+    def __init__(self, path: Path | None, folder: Path) -> None:
+        """Open the index in a file, or make one in memory if `path` is None. Raises Refused."""
+        self._place = f"The index {path}" if path else "The index"
+        with self._troubles():
+            self._database = _connected(path)
+            try:
+                self._prepare(path, str(folder.absolute()))
+            except BaseException:
+                self._database.close()
+                raise
+
+    def known(self) -> Mapping[str, Known]:
+        """What is known of each file, by its id. Raises Refused."""
+        with self._troubles():
+            rows = self._database.execute("SELECT id, mark, problem, digest FROM documents")
+            return {row[0]: Known(*row[1:]) for row in rows}
+
+    def known_of(self, document: str) -> Known | None:
+        """What is known of one file by now. Raises Refused."""
+        with self._troubles():
+            row = self._database.execute(
+                "SELECT mark, problem, digest FROM documents WHERE id = ?", (document,)
+            ).fetchone()
+            return Known(*row) if row else None
+
+    def put(self, file: File, document: Document, digest: bytes) -> None:
+        """Replace what the index has of a file. What cannot be a document has a problem and no sections, and is kept so
+        that it need not be read again. Raises Refused.
+        """
+        with self._troubles():
+            self._begin()
+            self._remove(file.id)
+            number = self._database.execute(
+                "INSERT INTO documents (id, title, modified, mark, problem, digest) VALUES (?, ?, ?, ?, ?, ?)",
+                (file.id, document.title, file.modified, file.mark, file.problem, digest),
+            ).lastrowid
+            for position, section in enumerate(document.sections):
+                headings = "\n".join(section.headings)
+                row = self._database.execute(
+                    "INSERT INTO sections (document, position, slug, headings, text) VALUES (?, ?, ?, ?, ?)",
+                    (number, position, section.slug, headings, section.text),
+                ).lastrowid
+                self._database.execute(
+                    "INSERT INTO words (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
+                    (row, *_indexed(file.id, document.title, headings, section.text)),
+                )
+
+    def renew(self, file: File) -> None:
+        """Note that a file was touched and says what it said before. Raises Refused."""
+        with self._troubles():
+            self._begin()
+            self._database.execute(
+                "UPDATE documents SET mark = ?, modified = ? WHERE id = ?", (file.mark, file.modified, file.id)
+            )
+
+    def remove(self, document: str) -> None:
+        """Forget a document. Raises Refused."""
+        with self._troubles():
+            self._begin()
+            self._remove(document)
+
+    def commit(self) -> None:
+        """Keep what has been put and removed since the last time. Raises Refused."""
+        with self._troubles():
+            if self._database.in_transaction:
+                self._database.execute("COMMIT")
+
+    def search(self, question: Question, most: int) -> Sequence[Passage]:
+        """The sections that fit best, best first. Raises Refused."""
+        with self._troubles():
+            rows = self._database.execute(
+                f"""
+                SELECT {_PASSAGE} FROM
+                    (SELECT rowid AS number, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?) AS found
+                    JOIN sections USING (number) JOIN documents ON documents.number = sections.document
+                ORDER BY found.rank, documents.id, sections.position
+                """,  # noqa: S608 - columns named in this module
+                (question.expression, most),
+            )
+            return [_passage(row) for row in rows]
+
+    def document(self, document: str) -> Passage | None:
+        """A whole document. Raises Refused."""
+        with self._troubles():
+            rows = self._database.execute(
+                f"""
+                SELECT {_PASSAGE} FROM documents JOIN sections ON sections.document = documents.number
+                WHERE documents.id = ? ORDER BY sections.position
+                """,  # noqa: S608 - columns named in this module
+                (document,),
+            ).fetchall()
+        if not rows:
+            return None
+        first = _passage(rows[0])
+        return Passage(first.document, first.title, first.modified, "", (), "".join(row[-1] for row in rows))
+
+    def section(self, document: str, slug: str) -> Passage | None:
+        """A section of a document. Raises Refused."""
+        with self._troubles():
+            row = self._database.execute(
+                f"""
+                SELECT {_PASSAGE} FROM documents JOIN sections ON sections.document = documents.number
+                WHERE documents.id = ? AND sections.slug = ?
+                """,  # noqa: S608 - columns named in this module
+                (document, slug),
+            ).fetchone()
+        return _passage(row) if row else None
+
+    def slugs(self, document: str) -> Sequence[str]:
+        """The names of a document's sections, in order. Raises Refused."""
+        with self._troubles():
+            rows = self._database.execute(
+                """
+                SELECT slug FROM sections JOIN documents ON documents.number = sections.document
+                WHERE documents.id = ? ORDER BY position
+                """,
+                (document,),
+            )
+            return [row[0] for row in rows]
+
+    def listed(self, after: str, most: int) -> Sequence[Listed]:
+        """Documents by their ids, those after an id. Raises Refused."""
+        with self._troubles():
+            rows = self._database.execute(
+                """
+                SELECT id, title, modified, (SELECT count(*) FROM sections WHERE document = documents.number)
+                FROM documents WHERE problem = '' AND id > ? ORDER BY id LIMIT ?
+                """,
+                (after, most),
+            )
+            return [Listed(*row) for row in rows]
+
+    def left_out(self, most: int) -> Sequence[tuple[str, str]]:
+        """Files that are no documents, and why. Raises Refused."""
+        with self._troubles():
+            rows = self._database.execute(
+                "SELECT id, problem FROM documents WHERE problem <> '' ORDER BY id LIMIT ?", (most,)
+            )
+            return [(row[0], row[1]) for row in rows]
+
+    def counts(self) -> tuple[int, int]:
+        """How many documents there are, and how many files were left out. Raises Refused."""
+        with self._troubles():
+            row = self._database.execute("SELECT count(*), count(nullif(problem, '')) FROM documents").fetchone()
+            return row[0] - row[1], row[1]
+
+    def interrupt(self) -> None:
+        """End what another thread is just asking; it sees Refused."""
+        self._database.interrupt()
+
+    def close(self) -> None:
+        """Close the database. What was not committed is lost."""
+        self._database.close()
+
+    def _begin(self) -> None:
+        if not self._database.in_transaction:
+            self._database.execute("BEGIN IMMEDIATE")
+
+    def _remove(self, document: str) -> None:
+        rows = self._database.execute(
+            """
+            SELECT sections.number, title, headings, text
+            FROM sections JOIN documents ON documents.number = sections.document WHERE documents.id = ?
+            """,
+            (document,),
+        ).fetchall()
+        for number, title, headings, text in rows:
+            self._database.execute(
+                "INSERT INTO words (words, rowid, title, headings, text) VALUES ('delete', ?, ?, ?, ?)",
+                (number, *_indexed(document, title, headings, text)),
+            )
+            self._database.execute("DELETE FROM sections WHERE number = ?", (number,))
+        self._database.execute("DELETE FROM documents WHERE id = ?", (document,))
+
+    def _prepare(self, path: Path | None, folder: str) -> None:
+        """Make the tables, or see that they are this folder's: that needs no lock, which another server that is just
+        reading the folder could hold for long. Raises Refused or sqlite3.Error.
+        """
+        self._database.execute("BEGIN")
+        ready = self._is_ready(path, folder)
+        self._database.execute("COMMIT")
+        if not ready:
+            self._database.execute("BEGIN IMMEDIATE")
+            if not self._is_ready(path, folder):
+                self._make(folder)
+            self._database.execute("COMMIT")
+        if path is not None:
+            # Readers and a writer then do not wait for each other. Where it cannot be, they do.
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+
+    def _is_ready(self, path: Path | None, folder: str) -> bool:
+        """Whether the tables are there and of this version. Raises Refused if the file is not for this index."""
+        (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not tables:
+            return False
+        (mark,) = self._database.execute("PRAGMA application_id").fetchone()
+        if mark != APPLICATION_ID:
+            raise Refused(
+                f"KNOWLEDGE_DATABASE is {path}, which is another program's database and was left as it is. "
+                "Name a file that does not exist yet."
+            )
+        about = dict(self._database.execute("SELECT name, value FROM about"))
+        if about["folder"] != folder:
+            raise Refused(
+                f"KNOWLEDGE_DATABASE is {path}, which holds the index of {about['folder']} and not of {folder}. "
+                "Name another file for this folder, or delete that one if its folder has moved: it is made anew."
+            )
+        return bool(about["version"] == VERSION)
+
+    def _make(self, folder: str) -> None:
+        for table in ("words", "sections", "documents", "about"):
+            self._database.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in _SCHEMA:
+            self._database.execute(statement)
+        self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._database.execute("INSERT INTO about VALUES ('version', ?), ('folder', ?)", (VERSION, folder))
+
+    @contextlib.contextmanager
+    def _troubles(self) -> Iterator[None]:
+        """What SQLite cannot do, as a sentence; a transaction that was begun is undone."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            self._roll_back()
+            raise Refused(f"{self._place} cannot be used ({error}). {_fix(str(error))}") from error
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(AttributeError, sqlite3.Error):
+            self._database.rollback()
+
+
+def _connected(path: Path | None) -> sqlite3.Connection:
+    """A connection; a new file is for its owner only, since it will hold the text of all documents."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+    return sqlite3.connect(path or ":memory:", timeout=LOCK_PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _fix(trouble: str) -> str:
+    if "no such module" in trouble:
+        return "The SQLite of this Python has no full-text search (FTS5): use a Python that has it."
+    if "locked" in trouble:
+        return f"Another process has been writing it for {LOCK_PATIENCE:.0f} seconds: try again, or end that process."
+    return "Check its permissions and the space on the disk. If it is damaged, delete it: it is made anew."
+
+
+def _indexed(document: str, title: str, headings: str, text: str) -> tuple[str, str, str]:
+    """What goes into the index of words. A removal must say the same again, since the index keeps no texts."""
+    return indexed(f"{title} {document}"), indexed(headings), indexed(text)
+
+
+def _passage(row: tuple[Any, ...]) -> Passage:
+    document, title, modified, slug, headings, text = row
+    return Passage(document, title, modified, slug, tuple(headings.split("\n")) if headings else (), text)

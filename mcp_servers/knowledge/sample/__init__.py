@@ -1,0 +1,1 @@
+"""Sample documents about using Countersign, searched when no other folder is named."""

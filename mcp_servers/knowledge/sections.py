@@ -1,0 +1,190 @@
+"""A document as sections: what a search finds and `read` gives.
+
+Markdown is divided at its headings, and what is longer than a section should be at its paragraphs. The sections' texts,
+one after the other, are the document's text: nothing is lost and nothing is said twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+LONGEST_SECTION = 4000
+"""Characters."""
+
+_LONGEST_HEADING = 200
+_LONGEST_SLUG = 80
+_LONGEST_FRONT_MATTER = 200
+"""Lines."""
+
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
+_NO_PARAGRAPH = re.compile(r" {4}|[ \t]*(?:[-*+>|]|\d{1,9}[.)])")
+_NEVER_UNDERLINED = 2
+"""Lines of a paragraph: an underline makes a heading of one line only."""
+
+_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^()\s]*\)")
+_MARKS = re.compile(r"\*\*|[*`~]|(?<!\w)_|_(?!\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`slug` tells it from the document's other sections. `headings` lead to it, the outermost first."""
+
+    slug: str
+    headings: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text with its title, divided into at least one section."""
+
+    title: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """A heading in the lines from `line` up to `below`."""
+
+    level: int
+    words: str
+    line: int
+    below: int
+
+
+def markdown_document(text: str, name: str) -> Document:
+    """Divide Markdown at its headings. `name` is the title of a text that has none."""
+    lines = _lines(text)
+    title, after = _front_matter(lines)
+    headings = list(_headings(lines, after))
+    tops = [heading.words for heading in headings if heading.level == 1] or [each.words for each in headings]
+    return Document(title or next(iter(tops), "") or name, tuple(_sections(lines, headings)))
+
+
+def plain_document(text: str, name: str) -> Document:
+    """Divide a text without headings at its paragraphs. `name` is its title."""
+    return Document(name, tuple(_divided("", (), text, _Slugs())))
+
+
+def parts(text: str, longest: int) -> list[str]:
+    """The text in parts of `longest` characters at most, cut between paragraphs if possible, else between lines, else
+    between words. Joined they are the text again.
+    """
+    found = []
+    start = 0
+    while len(text) - start > longest:
+        end = start + longest
+        for gap in ("\n\n", "\n", " "):
+            at = text.rfind(gap, start + longest // 2, end)
+            if at >= 0:
+                end = at + len(gap)
+                break
+        found.append(text[start:end])
+        start = end
+    return [*found, text[start:]]
+
+
+def below_headings(text: str) -> str:
+    """A section's text without the marked headings it begins with."""
+    lines = _lines(text)
+    headed = itertools.takewhile(lambda line: not line.strip() or _marked(line.rstrip("\n")) is not None, lines)
+    return "".join(lines[len(list(headed)) :])
+
+
+class _Slugs:
+    """Names for sections, each given once: `who-may-approve`, then `who-may-approve-1`."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def of(self, words: str) -> str:
+        plain = re.sub(r"[^\w\- ]", "", words.lower()).strip().replace(" ", "-")[:_LONGEST_SLUG] or "start"
+        slug = plain
+        while slug in self._given:
+            slug = f"{plain}-{self._given[plain]}"
+            self._given[plain] += 1
+        self._given[slug] = 1
+        return slug
+
+
+def _sections(lines: Sequence[str], headings: Sequence[_Heading]) -> Iterator[Section]:
+    """What stands before the first heading, then a section to each. A heading with nothing under it belongs to the
+    section that follows: alone it would be found by its words and have nothing to say.
+    """
+    slugs = _Slugs()
+    path: list[_Heading] = []
+    start = 0
+    words: tuple[str, ...] = ()
+    bounds = [*headings, _Heading(0, "", len(lines), len(lines))]
+    below = 0
+    for following in bounds:
+        last = following.level == 0
+        if last or any(line.strip() for line in lines[below : following.line]):
+            yield from _divided(words[-1] if words else "", words, "".join(lines[start : following.line]), slugs)
+            start = following.line
+        path = [*(heading for heading in path if heading.level < following.level), following]
+        words = tuple(heading.words for heading in path if heading.words)
+        below = following.below
+
+
+def _divided(name: str, headings: tuple[str, ...], text: str, slugs: _Slugs) -> Iterator[Section]:
+    for n, part in enumerate(parts(text, LONGEST_SECTION), 1):
+        yield Section(slugs.of(name if n == 1 else f"{name or 'start'} part {n}"), headings, part)
+
+
+def _headings(lines: Sequence[str], after: int) -> Iterator[_Heading]:
+    """The headings below line `after`; what looks like one within a fenced block is none."""
+    fence = ""
+    paragraph = 0
+    for at in range(after, len(lines)):
+        line = lines[at].rstrip("\n")
+        mark = _FENCE.match(line)
+        before, paragraph = paragraph, 0
+        if fence:
+            closes = mark is not None and mark[1].startswith(fence) and not line[mark.end() :].strip()
+            fence = "" if closes else fence
+        elif mark is not None:
+            fence = mark[1]
+        elif heading := _marked(line):
+            yield _Heading(heading[0], _words(heading[1]), at, at + 1)
+        elif before == 1 and (underline := _UNDERLINE.match(line)):
+            yield _Heading(1 if "=" in underline[1] else 2, _words(lines[at - 1]), at - 1, at + 1)
+        elif line.strip():
+            paragraph = before + 1 if before or not _NO_PARAGRAPH.match(line) else _NEVER_UNDERLINED
+
+
+def _marked(line: str) -> tuple[int, str] | None:
+    """The level and the words of `## A heading ##`."""
+    begun = line.lstrip(" ")
+    rest = begun.lstrip("#")
+    level = len(begun) - len(rest)
+    if not 1 <= level <= 6 or len(line) - len(begun) > 3 or rest[:1] not in ("", " ", "\t"):
+        return None
+    words = rest.strip()
+    closed = words.rstrip("#")
+    return level, closed.rstrip() if not closed or closed[-1] in " \t" else words
+
+
+def _words(marked_up: str) -> str:
+    plain = _MARKS.sub("", _LINK.sub(r"\1", marked_up[: 5 * _LONGEST_HEADING]))
+    return " ".join(plain.split())[:_LONGEST_HEADING].rstrip()
+
+
+def _front_matter(lines: Sequence[str]) -> tuple[str, int]:
+    """The title that a block of settings at the top gives, and the line after that block; empty and 0 without one."""
+    if not lines or lines[0].rstrip() != "---":
+        return "", 0
+    for at, line in enumerate(lines[1:_LONGEST_FRONT_MATTER], 1):
+        if line.rstrip() in ("---", "..."):
+            titles = (each.partition(":")[2].strip().strip("\"'") for each in lines[1:at] if each.startswith("title:"))
+            return _words(next(titles, "")), at + 1
+    return "", 0
+
+
+def _lines(text: str) -> list[str]:
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
