@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 
+import pytest
+
+from bot.domain.completions import Completion, ModelRequest
+from bot.domain.messages import ToolCall
+from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.engine.drawing import Drawings
 from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.ports import CallContext
+from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
-from tests.fakes.parts import RecordingSurface, ask_for, call, message, running, say, tool, until
+from tests.fakes.parts import RecordingSurface, ask_for, call, message, returned, running, say, tool, until
 
 
 async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: House) -> None:
@@ -144,3 +151,201 @@ async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it
     drawings.settle(receipt.turn_id)
     await until(lambda: not drawings._tasks)
     assert [view.turn.failure for view in house.surface.views] == ["It did not work."]
+
+
+async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_next_one_drew(house: House) -> None:
+    asleep, awake = asyncio.Event(), asyncio.Event()
+
+    async def sleeps(call: ToolCall, context: CallContext) -> ToolOutcome:
+        asleep.set()
+        await awake.wait()
+        context.on_progress("as it was before the sleep")
+        # It has found out, and tries to get its drawing back.
+        await until(lambda: len(taking) > 1)
+        return returned(call, "ok")
+
+    house.toolbox.add(tool("s__read", read_only=True), sleeps)
+    house.allow("s__read")
+    house.model.script = [ask_for(call("s__read")), say("Never seen.")]
+    house.log.lease_seconds = 15.0
+    engine = house.engine()
+    now = [0.0]
+    engine._drawings._clock = lambda: now[0]
+    engine._drawings._held_at = 0.0
+    elsewhere = SqlTurnLog(house.database)
+    taking: list[str] = []
+    take = house.log.take
+
+    async def note(turn_id: str, revision: int) -> Refs:
+        taking.append(turn_id)
+        return await take(turn_id, revision)
+
+    house.log.take = note  # type: ignore[method-assign, assignment]
+    # No heartbeat comes before the first drawing after waking up.
+    house.log.renew = house.log.hold = for_ever  # type: ignore[method-assign, assignment]
+    async with running(engine):
+        receipt = await engine.receive(message("go"))
+        await asyncio.wait_for(asleep.wait(), 10)
+        await until(lambda: not engine._drawings._tasks)
+        now[0] += 20
+        house.clock[0] += 20
+        await house.log.adopt_orphans()
+        (claim,) = await elsewhere.claim(1)
+        await elsewhere.take(receipt.turn_id)
+        record = await elsewhere.finish(claim, TurnStatus.DONE, (), "")
+        await elsewhere.drawn(receipt.turn_id, record.revision)
+        seen = len(house.surface.views)
+        del house.log.hold
+        awake.set()
+        await until(lambda: not engine._worker._held)
+        await until(lambda: not engine._drawings._tasks)
+    assert len(house.surface.views) == seen
+
+
+async def for_ever(*_: object) -> frozenset[str]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_database_is_back(house: House) -> None:
+    asking, back = asyncio.Event(), asyncio.Event()
+    house.log.lease_seconds = 15.0
+    engine = house.engine()
+    hold = house.log.hold
+
+    async def away(turn_ids: Collection[str]) -> frozenset[str]:
+        if not back.is_set():
+            asking.set()
+            raise DatabaseUnavailable("gone")
+        return await hold(turn_ids)
+
+    async def answer(_request: ModelRequest) -> Completion:
+        await until(lambda: bool(house.surface.views) and not engine._drawings._tasks)
+        house.log.hold = away  # type: ignore[method-assign]
+        engine._drawings._held_at -= 20
+        return say("Here.")
+
+    house.model.script = [answer]
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await asyncio.wait_for(asking.wait(), 10)
+        await until(lambda: not engine._worker._held)
+        assert not any(view.turn.status.ended for view in house.surface.views)
+        back.set()
+        view = await house.surface.ended(receipt.turn_id)
+    assert view.turn.status is TurnStatus.DONE
+
+
+async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_that_is_edited(house: House) -> None:
+    posted, awake = asyncio.Event(), asyncio.Event()
+    surface = house.surface
+
+    class Sleepy(RecordingSurface):
+        async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+            posted.set()
+            await awake.wait()
+            async for _ in surface.show(view, refs):
+                yield Drawn("reply", "the sleeper's")
+
+    house.surface = Sleepy()
+    house.model.script = [say("Hello.")]
+    engine = house.engine()
+    elsewhere = SqlTurnLog(house.database)
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await asyncio.wait_for(posted.wait(), 10)
+        await until(lambda: not engine._worker._held)
+        house.clock[0] += 20
+        await elsewhere.take(receipt.turn_id)
+        await elsewhere.keep(receipt.turn_id, Drawn("reply", "the next one's"))
+        await elsewhere.drawn(receipt.turn_id, (await elsewhere.view(receipt.turn_id)).revision)
+        awake.set()
+        await until(lambda: not engine._drawings._tasks)
+    assert await elsewhere.take(receipt.turn_id) == {"reply": "the next one's"}
+
+
+async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("bot.engine.drawing.SHOW_SECONDS", 0.05, raising=False)
+    surface = house.surface
+
+    class Silent(RecordingSurface):
+        async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+            if "gave no answer" not in caplog.text:
+                await asyncio.Event().wait()
+            async for drawn in surface.show(view, refs):
+                yield drawn
+
+    house.surface = Silent()
+    house.model.script = [say("Hello.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await until(lambda: "gave no answer" in caplog.text and not engine._drawings._tasks)
+        house.clock[0] += 6
+        view = await surface.ended(receipt.turn_id)
+    assert view.turn.status is TurnStatus.DONE
+
+
+async def test_what_is_out_is_remembered_however_long_the_database_takes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up for taking too long, the message would be posted a second time."""
+    monkeypatch.setattr("bot.engine.drawing.SHOW_SECONDS", 0.05, raising=False)
+    keep = house.log.keep
+
+    async def slow(turn_id: str, drawn: Drawn) -> None:
+        await asyncio.sleep(0.2)
+        await keep(turn_id, drawn)
+
+    house.log.keep = slow  # type: ignore[method-assign]
+    house.model.script = [say("Hello.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await house.surface.ended(receipt.turn_id)
+        await until(lambda: not engine._drawings._tasks)
+    assert await house.log.undrawn("test:", 1) == []
+    assert await house.log.take(receipt.turn_id) == {"reply": f"ref-{receipt.turn_id}"}
+
+
+async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(house: House) -> None:
+    house.surface.trouble = [RuntimeError("bug"), DeliveryFailed("no reason"), RuntimeError("bug")]
+    postponed: list[float] = []
+    postpone = house.log.postpone
+
+    async def note(turn_id: str, seconds: float) -> None:
+        postponed.append(seconds)
+        await postpone(turn_id, seconds)
+        house.clock[0] += seconds
+
+    house.log.postpone = note  # type: ignore[method-assign]
+    receipt = await house.log.enqueue(message("hi"))
+    (claim,) = await house.log.claim(1)
+    await house.log.finish(claim, TurnStatus.FAILED, (), "No.")
+    await house.log.put_down(receipt.turn_id)
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended(receipt.turn_id)
+        await until(lambda: not engine._drawings._tasks)
+        assert engine._drawings._failures == {}
+    assert postponed == [5.0, 10.0, 20.0]
+
+
+async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.surface.pace = 0.01
+    engine = house.engine()
+    receipt = await house.log.enqueue(message("hi"))
+    (claim,) = await house.log.claim(1)
+    await house.log.finish(claim, TurnStatus.DONE, (), "")
+    await house.log.put_down(receipt.turn_id)
+    view = await house.log.view(receipt.turn_id)
+    engine._drawings._put_up(view)
+    (drawing,) = engine._drawings._tasks.values()
+    house.surface.reach = "elsewhere:"
+    await asyncio.wait({drawing}, timeout=10)
+    assert drawing.exception() is None
+    assert house.surface.views == []

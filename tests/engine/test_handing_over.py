@@ -137,32 +137,6 @@ async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive
             await house.engine().run()
 
 
-async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: House) -> None:
-    """Not even that it is away: the heartbeat does not come back."""
-    hanging, answered = asyncio.Event(), asyncio.Event()
-    house.model.script = [for_ever]
-    engine = house.engine()
-    now = [0.0]
-    engine._worker.clock = lambda: now[0]
-    house.log.lease_seconds = 4.2
-    renew = house.log.renew
-
-    async def hangs(held: Sequence[Claim]) -> frozenset[str]:
-        if not answered.is_set():
-            now[0] = 12.0
-            hanging.set()
-            await answered.wait()
-        return await renew(held)
-
-    house.log.renew = hangs  # type: ignore[method-assign]
-    async with running(engine):
-        await engine.receive(message("go"))
-        await asyncio.wait_for(hanging.wait(), 10)
-        await until(lambda: engine._drawings._suspended)
-        answered.set()
-        await until(lambda: not engine._drawings._suspended)
-
-
 async def test_a_claim_that_this_process_slept_over_is_not_begun(house: House) -> None:
     """Others may have the turn by now, and its first message must not be posted twice."""
     engine = house.engine()
