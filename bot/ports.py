@@ -227,9 +227,9 @@ class TurnLog(Protocol):
     async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
         """Turns whose drawing is behind, that nobody drives and no other process draws, oldest first."""
 
-    async def take(self, turn_id: str) -> Refs:
+    async def take(self, turn_id: str, revision: int) -> Refs:
         """Take the drawing of a turn in hand, and learn where it has been drawn. Raises LostLease if another process
-        draws it or drives it.
+        draws it or drives it, or if more than `revision` has been drawn: nothing older must come after that.
         """
 
     async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:

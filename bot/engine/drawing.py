@@ -246,7 +246,7 @@ class Drawings:
         try:
             refs = self._refs.get(turn_id)
             if refs is None:
-                refs = self._refs[turn_id] = dict(await self._log.take(turn_id))
+                refs = self._refs[turn_id] = dict(await self._log.take(turn_id, view.revision))
                 self._leased.add(turn_id)
                 view = await self._brought_up_to_date(view)
             await self._make_certain(turn_id)

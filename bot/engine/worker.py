@@ -252,11 +252,12 @@ class Worker:
         While the database is away nothing is cancelled: if it is away for everybody, the turns are still ours when it
         is back, and what a tool has returned meanwhile counts. Only drawing stops, since others may draw by then.
         """
+        asked_at = self.clock()
         renewing = asyncio.ensure_future(self.turn_log.renew([each.claim for each in held.values()]))
         try:
             # A database that says nothing at all is as good as away.
-            await asyncio.wait({renewing}, timeout=self._certain_seconds())
-            if self._certain_seconds() == 0:
+            answered, _ = await asyncio.wait({renewing}, timeout=self._certain_seconds())
+            if not answered:
                 self.shown.suspend()
             kept = await renewing
         except DatabaseUnavailable:
@@ -265,7 +266,7 @@ class Worker:
             return
         finally:
             renewing.cancel()
-        self._renewed_at = self.clock()
+        self._renewed_at = asked_at
         for turn_id, each in held.items():
             if turn_id not in kept and self._held.get(turn_id) is each:
                 self.interrupt(turn_id)

@@ -55,7 +55,12 @@ _driven_elsewhere = sa.exists().where(
 )
 _take = (
     deliveries.update()
-    .where(deliveries.c.turn_id == bindparam("t"), _nobodys, ~_driven_elsewhere)
+    .where(
+        deliveries.c.turn_id == bindparam("t"),
+        deliveries.c.drawn <= bindparam("revision"),
+        _nobodys,
+        ~_driven_elsewhere,
+    )
     .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
     .returning(deliveries.c.turn_id)
 )
@@ -160,11 +165,11 @@ def undrawn(connection: sa.Connection, me: str, reach: str, limit: int) -> Seque
     return connection.execute(_behind, found).scalars().all()
 
 
-def take(connection: sa.Connection, me: str, turn_id: str) -> Refs:
+def take(connection: sa.Connection, me: str, turn_id: str, revision: int) -> Refs:
     """Take the drawing of a turn in hand: where it has been drawn so far. Raises LostLease if another process draws or
-    drives it.
+    drives it, or has drawn more than `revision`.
     """
-    if connection.execute(_take, {"t": turn_id, "me": me}).first() is None:
+    if connection.execute(_take, {"t": turn_id, "me": me, "revision": revision}).first() is None:
         raise LostLease(turn_id)
     return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
 

@@ -158,9 +158,9 @@ class SqlTurnLog:
         """Turns whose drawing is behind and in nobody's hands."""
         return await self._at_once(drawings.undrawn, self.me, reach, limit)
 
-    async def take(self, turn_id: str) -> Refs:
+    async def take(self, turn_id: str, revision: int) -> Refs:
         """Take the drawing of a turn in hand."""
-        return await self._run(drawings.take, self.me, turn_id)
+        return await self._run(drawings.take, self.me, turn_id, revision)
 
     async def hold(self, turn_ids: Collection[str]) -> frozenset[str]:
         """Renew the leases on drawings in hand."""

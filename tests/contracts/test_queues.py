@@ -7,7 +7,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import Blocker
-from tests.fakes.parts import ANA, BEN, HALL, message
+from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import Ledger, running
 
 OTHER = ConversationKey("test", "w", "hall", "2")
@@ -23,7 +23,7 @@ async def queued(ledger: Ledger, text: str) -> str:
 
 async def drawn(ledger: Ledger, turn_id: str) -> None:
     view = await ledger.log.view(turn_id)
-    await ledger.log.take(turn_id)
+    await ledger.log.take(turn_id, NEWEST)
     await ledger.log.drawn(turn_id, view.revision)
     await ledger.log.put_down(turn_id)
 

@@ -24,7 +24,7 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.errors import LostLease, Stopped
 from bot.storage import audit
 from bot.storage.turn_log import SqlTurnLog
-from tests.fakes.parts import ANA, BEN, message
+from tests.fakes.parts import ANA, BEN, NEWEST, message
 from tests.ledgers import Ledger, PostgresLedger, SqliteLedger, sqlite_ledger
 from tests.postgres import Server
 
@@ -216,7 +216,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     def what_is_behind_is_drawn(self) -> None:
         for turn_id in self.wait(self.log.undrawn("test:", 3)):
             view = self.wait(self.log.view(turn_id))
-            self.attempt(self.log.take(turn_id))
+            self.attempt(self.log.take(turn_id, NEWEST))
             self.attempt(self.log.drawn(turn_id, view.revision))
             self.wait(self.log.put_down(turn_id))
 

@@ -28,7 +28,7 @@ from bot.errors import DatabaseError, LostLease, NotFound, Stopped
 from bot.storage import audit
 from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog
-from tests.fakes.parts import ANA, BEN, HALL, message
+from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import Ledger, running
 
 OTHER = ConversationKey("test", "w", "hall", "2")
@@ -252,7 +252,7 @@ async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger
     await ledger.log.park(claim)
     ledger.time += 3600
     assert await ledger.log.claim(8) == []
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 59
     assert await ledger.log.claim(8) == []
@@ -267,7 +267,7 @@ async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_n
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
     await ledger.log.park(claim)
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 61
     assert isinstance(await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)), AlreadySettled)
@@ -287,7 +287,7 @@ async def test_an_approval_without_a_limit_waits_for_ever(ledger: Ledger) -> Non
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(None))])
     await ledger.log.park(claim)
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 10_000_000
     assert await ledger.log.claim(8) == []
@@ -328,7 +328,7 @@ async def test_an_ended_turn_is_behind_until_it_has_been_drawn(ledger: Ledger) -
     log = await ledger.restart()
     assert await log.undrawn("test:", 8) == [claim.turn_id]
     assert await log.undrawn("test:w:other:", 8) == []
-    await log.take(claim.turn_id)
+    await log.take(claim.turn_id, NEWEST)
     await log.drawn(claim.turn_id, record.revision)
     assert await log.undrawn("test:", 8) == []
 
@@ -353,11 +353,11 @@ async def test_a_message_that_waits_behind_another_is_to_be_drawn_as_waiting(led
 
 async def test_references_are_kept_by_slot(ledger: Ledger) -> None:
     claim = await running(ledger)
-    assert await ledger.log.take(claim.turn_id) == {}
+    assert await ledger.log.take(claim.turn_id, NEWEST) == {}
     await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
     await ledger.log.keep(claim.turn_id, Drawn("card", "m2"))
     await ledger.log.keep(claim.turn_id, Drawn("reply", "m3"))
-    assert await ledger.log.take(claim.turn_id) == {"reply": "m3", "card": "m2"}
+    assert await ledger.log.take(claim.turn_id, NEWEST) == {"reply": "m3", "card": "m2"}
 
 
 async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None:
@@ -385,13 +385,13 @@ async def test_only_one_process_draws_a_turn_at_a_time(ledger: Ledger) -> None:
     claim = await running(ledger)
     here, elsewhere = ledger.log, SqlTurnLog(ledger.database)
     record = await here.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await here.take(claim.turn_id)
+    await here.take(claim.turn_id, NEWEST)
     assert await elsewhere.undrawn("test:", 8) == []
     with pytest.raises(LostLease):
-        await elsewhere.take(claim.turn_id)
+        await elsewhere.take(claim.turn_id, NEWEST)
     ledger.time += 16
     assert await elsewhere.undrawn("test:", 8) == [claim.turn_id]
-    await elsewhere.take(claim.turn_id)
+    await elsewhere.take(claim.turn_id, NEWEST)
     for late in (here.keep(claim.turn_id, Drawn("reply", "m1")), here.drawn(claim.turn_id, record.revision)):
         with pytest.raises(LostLease):
             await late
@@ -402,20 +402,20 @@ async def test_only_one_process_draws_a_turn_at_a_time(ledger: Ledger) -> None:
 async def test_a_turn_that_another_process_drives_is_not_drawn_here(ledger: Ledger) -> None:
     claim = await running(ledger)
     with pytest.raises(LostLease):
-        await SqlTurnLog(ledger.database).take(claim.turn_id)
-    assert await ledger.log.take(claim.turn_id) == {}
+        await SqlTurnLog(ledger.database).take(claim.turn_id, NEWEST)
+    assert await ledger.log.take(claim.turn_id, NEWEST) == {}
 
 
 async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cannot_any_more(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2)])
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     await ledger.log.begin(claim, 2)
     log = await ledger.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
     assert record.calls[0].status is StepStatus.UNKNOWN
-    assert await log.take(claim.turn_id) == {}
+    assert await log.take(claim.turn_id, NEWEST) == {}
 
 
 async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_to_draw(ledger: Ledger) -> None:
@@ -424,19 +424,28 @@ async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_
     elsewhere = SqlTurnLog(ledger.database)
     assert await elsewhere.undrawn("test:", 8) == []
     with pytest.raises(LostLease):
-        await elsewhere.take(claim.turn_id)
+        await elsewhere.take(claim.turn_id, NEWEST)
     await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
     await ledger.log.drawn(claim.turn_id, record.revision)
-    assert await elsewhere.take(claim.turn_id) == {"reply": "m1"}
+    assert await elsewhere.take(claim.turn_id, NEWEST) == {"reply": "m1"}
 
 
 async def test_a_drawing_put_down_is_anybodys_at_once(ledger: Ledger) -> None:
     claim = await running(ledger)
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     await ledger.log.keep(claim.turn_id, Drawn("reply", "m1"))
     await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     await ledger.log.put_down(claim.turn_id)
-    assert await SqlTurnLog(ledger.database).take(claim.turn_id) == {"reply": "m1"}
+    assert await SqlTurnLog(ledger.database).take(claim.turn_id, NEWEST) == {"reply": "m1"}
+
+
+async def test_who_knows_less_of_a_turn_than_has_been_drawn_does_not_get_its_drawing(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    await ledger.log.drawn(claim.turn_id, record.revision)
+    with pytest.raises(LostLease):
+        await ledger.log.take(claim.turn_id, record.revision - 1)
+    assert await ledger.log.take(claim.turn_id, record.revision) == {}
 
 
 async def test_the_time_that_a_platform_asked_for_outlasts_a_change(ledger: Ledger) -> None:
@@ -545,7 +554,7 @@ async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(led
         claim = await running(ledger, text)
         record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
         if text != "three":
-            await ledger.log.take(claim.turn_id)
+            await ledger.log.take(claim.turn_id, NEWEST)
             await ledger.log.drawn(claim.turn_id, record.revision)
     assert await ledger.log.delete_old(30 * 86400, 500) == 0
     ledger.time += 31 * 86400

@@ -17,7 +17,7 @@ from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
-from tests.fakes.parts import ask_for, call, message, returned, running, say, tool, until
+from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
@@ -49,7 +49,7 @@ async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(ho
     await asyncio.wait({task}, timeout=10)
     house.log.claim = claim  # type: ignore[method-assign]
     another = SqlTurnLog(house.database)
-    assert await another.take(receipt.turn_id) == {}
+    assert await another.take(receipt.turn_id, NEWEST) == {}
     (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
@@ -135,6 +135,32 @@ async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(10):
             await house.engine().run()
+
+
+async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: House) -> None:
+    """Not even that it is away: the heartbeat does not come back."""
+    hanging, answered = asyncio.Event(), asyncio.Event()
+    house.model.script = [for_ever]
+    engine = house.engine()
+    now = [0.0]
+    engine._worker.clock = lambda: now[0]
+    house.log.lease_seconds = 4.2
+    renew = house.log.renew
+
+    async def hangs(held: Sequence[Claim]) -> frozenset[str]:
+        if not answered.is_set():
+            now[0] = 12.0
+            hanging.set()
+            await answered.wait()
+        return await renew(held)
+
+    house.log.renew = hangs  # type: ignore[method-assign]
+    async with running(engine):
+        await engine.receive(message("go"))
+        await asyncio.wait_for(hanging.wait(), 10)
+        await until(lambda: engine._drawings._suspended)
+        answered.set()
+        await until(lambda: not engine._drawings._suspended)
 
 
 async def test_a_claim_that_this_process_slept_over_is_not_begun(house: House) -> None:

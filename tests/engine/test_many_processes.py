@@ -27,6 +27,7 @@ from bot.storage.postgresql import PostgresDatabase
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import (
     ANA,
+    NEWEST,
     FakeToolbox,
     RecordingSurface,
     ScriptedModel,
@@ -165,7 +166,7 @@ async def test_a_process_that_leaves_hands_its_turns_over_at_once(world: World) 
         async with running(second.engine):
             view = await second.surface.ended(receipt.turn_id)
         # It went on in the first process's message.
-        assert await second.log.take(receipt.turn_id) == {"reply": f"ref-{receipt.turn_id}"}
+        assert await second.log.take(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
     assert view.turn.status is TurnStatus.DONE
     assert world.toolbox.names == ["s__read", "s__read"]
 

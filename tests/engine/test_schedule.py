@@ -7,7 +7,7 @@ import pytest
 from bot.domain.turns import TurnStatus
 from bot.engine.schedule import Job, Schedule, retention
 from tests.engine.conftest import House
-from tests.fakes.parts import HALL, message, running, until
+from tests.fakes.parts import HALL, NEWEST, message, running, until
 
 
 async def test_a_job_is_done_again_when_it_is_due_and_a_failing_one_stops_no_other(
@@ -38,7 +38,7 @@ async def test_retention_deletes_what_ended_long_ago(house: House) -> None:
         await house.log.enqueue(message(f"question {n}"))
         (claim,) = await house.log.claim(1)
         record = await house.log.finish(claim, TurnStatus.DONE, (), "")
-        await house.log.take(claim.turn_id)
+        await house.log.take(claim.turn_id, NEWEST)
         await house.log.drawn(claim.turn_id, record.revision)
     house.clock[0] += 31 * 86400
     await house.log.enqueue(message("new"))

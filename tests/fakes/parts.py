@@ -17,6 +17,8 @@ from bot.ports import CallContext
 
 ANA = Author("test", "ana", "Ana")
 BEN = Author("test", "ben", "Ben")
+NEWEST = 1_000_000
+"""Any revision: newer than all there are."""
 HALL = ConversationKey("test", "w", "hall", "1")
 
 

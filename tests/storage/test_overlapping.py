@@ -21,7 +21,7 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.domain.views import Drawn
 from bot.storage import audit
 from bot.storage.turn_log import SqlTurnLog
-from tests.fakes.parts import ANA, BEN, HALL, message, until
+from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message, until
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
 
@@ -101,7 +101,7 @@ async def asking(ledger: PostgresLedger) -> tuple[Claim, int]:
     """A turn whose one call awaits a signature, its drawing in hand, and the revision that shows the card."""
     claim = await running(ledger)
     record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     return claim, record.revision
 
 
@@ -133,7 +133,7 @@ async def test_a_message_that_comes_while_old_turns_are_deleted_is_not_deleted_w
 ) -> None:
     claim = await running(ledger)
     record = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    await ledger.log.take(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
     await ledger.log.drawn(claim.turn_id, record.revision)
     ledger.time += 31 * 86400
     coming = ledger.log.enqueue(message("new"))
