@@ -30,9 +30,9 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Inboun
 from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant, tool_results, user
 from bot.domain.tools import Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
-from bot.engine.admission import Admission
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Policies
+from bot.engine.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage import schema
 from bot.storage.database import Database
@@ -51,6 +51,9 @@ class InstantModel:
 
     capabilities = Capabilities()
 
+    async def named(self, name: str) -> InstantModel:
+        return self
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         if request.messages[-1].role is Role.TOOL:
             yield Completion(assistant("Done."), StopReason.ANSWERED)
@@ -64,7 +67,7 @@ class InstantModel:
 class InstantToolbox:
     """One tool that changes something and returns at once."""
 
-    async def offer(self) -> ToolSet:
+    async def offer(self, workspace: str = "") -> ToolSet:
         return ToolSet((TOOL,))
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -140,8 +143,7 @@ async def durable(database: Database, conversations: int, turns: int) -> Measure
         InstantModel(),
         InstantToolbox(),
         [finish],
-        admission=Admission(Policies(default=ApprovalPolicy.ALWAYS_ALLOW)),
-        signatories=Signatories(),
+        rules=RuleBook(Policies(default=ApprovalPolicy.ALWAYS_ALLOW)),
     )
     running = asyncio.create_task(engine.run())
     mark = time.time_ns()

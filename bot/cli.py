@@ -28,7 +28,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 database_commands = typer.Typer(help="The database's schema.", rich_markup_mode=None)
+secret_commands = typer.Typer(help="Keys and stored secrets.", rich_markup_mode=None)
 app.add_typer(database_commands, name="db")
+app.add_typer(secret_commands, name="secrets")
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -136,6 +138,84 @@ def current(*, debug: Debug = False) -> None:
         return 0 if found == wanted else FAILED
 
     _run(show, debug=debug)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def servers(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Administer MCP servers: the verbs of `/mcp` in a chat, such as `list`, `show NAME`, `add NAME --url URL`."""
+    words = ["help" if word in ("-h", "--help") else word for word in context.args]
+
+    async def answer(settings: Settings) -> int:
+        from bot.app.servers import administer  # noqa: PLC0415
+
+        return await administer(settings, "mcp", words, as_json=as_json)
+
+    _run(answer, debug=debug)
+
+
+@secret_commands.command("generate-key")
+def generate_key(*, debug: Debug = False) -> None:
+    """Print a new key for MCP_ENCRYPTION_KEY."""
+
+    async def generate(_settings: Settings) -> int:
+        from bot.storage.secret_box import generate_key  # noqa: PLC0415
+
+        typer.echo(generate_key())
+        return 0
+
+    _run(generate, debug=debug)
+
+
+@secret_commands.command("set")
+def set_secret(
+    server: Annotated[str, typer.Argument(help="The server's name.")],
+    slot: Annotated[str, typer.Argument(help="auth, env:NAME or header:NAME.")],
+    *,
+    debug: Debug = False,
+) -> None:
+    """Store a secret of a server, typed without an echo or read from standard input."""
+
+    async def answer(settings: Settings) -> int:
+        from bot.app.servers import administer  # noqa: PLC0415
+
+        return await administer(settings, "mcp", ("secret", "set", server, slot), as_json=False)
+
+    _run(answer, debug=debug)
+
+
+@secret_commands.command("rotate")
+def rotate(*, debug: Debug = False) -> None:
+    """Encrypt every stored secret anew with the first key of MCP_ENCRYPTION_KEY."""
+
+    async def encrypt_anew(settings: Settings) -> int:
+        from bot.app.servers import rotate  # noqa: PLC0415
+
+        resealed = await rotate(settings)
+        typer.echo(f"{resealed.count} stored secrets are encrypted with the first key now.")
+        for each in resealed.unopened:
+            typer.echo(f"countersign: no key opens {each}. Fix: set it anew", err=True)
+        return FAILED if resealed.unopened else 0
+
+    _run(encrypt_anew, debug=debug)
+
+
+@app.command()
+def doctor(
+    *, as_json: Annotated[bool, typer.Option("--json", help="One JSON object a check.")] = False, debug: Debug = False
+) -> None:
+    """Check settings, database, model and every MCP server; exit code 1 if anything is broken."""
+
+    async def examine(settings: Settings) -> int:
+        from bot.app.doctor import examine_all  # noqa: PLC0415
+
+        return await examine_all(settings, as_json=as_json)
+
+    _run(examine, debug=debug)
 
 
 def main() -> None:

@@ -6,6 +6,9 @@
     │   ├── DatabaseUnavailable   for now: away, restarting, locked, out of room
     │   └── DatabaseHeld          another process claims turns on this SQLite file
     ├── NotFound                  what was named does not exist, or is not this person's to see
+    ├── Conflict                  what was to be changed is not what it was any more, or a name is taken
+    ├── SecretUnavailable         a secret cannot be opened or read: wrong key, missing variable or file
+    ├── ServerTrouble             an MCP server did not do what an admin asked of it
     ├── ModelError                the language model gave no answer
     │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
     │   └── ModelRejected         for good: key, model name or request refused
@@ -54,6 +57,22 @@ class DatabaseHeld(DatabaseError):
 
 class NotFound(CountersignError):
     """What was named does not exist, or is not this person's to see."""
+
+
+class Conflict(CountersignError):
+    """What was to be changed is not what it was any more, or a name is taken. `field` is the one that is wrong."""
+
+    def __init__(self, cause: str, fix: str = "", *, field: str = "") -> None:
+        super().__init__(cause, fix)
+        self.field = field
+
+
+class SecretUnavailable(CountersignError):
+    """A secret cannot be opened or read: the wrong key, a missing variable or file. Never holds the secret."""
+
+
+class ServerTrouble(CountersignError):
+    """An MCP server did not do what an admin asked of it."""
 
 
 class ModelError(CountersignError):

@@ -6,6 +6,7 @@ import json
 import logging
 import logging.handlers
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -27,6 +28,18 @@ class _JsonLines(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
+class _Redacted(logging.Formatter):
+    """Another formatter's line without secrets: message, traceback and all."""
+
+    def __init__(self, inner: logging.Formatter, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self.inner = inner
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(self.inner.format(record))
+
+
 def log_to_stderr(level: str, style: str) -> None:
     """Log to standard error, as `text` or `json`; `auto` is text on a terminal and JSON elsewhere."""
     handler = logging.StreamHandler()
@@ -45,6 +58,13 @@ def log_to_file(level: str, path: Path) -> None:
     )
     handler.setFormatter(logging.Formatter(_TEXT))
     _install(handler, level)
+
+
+def redact_logs(redact: Callable[[str], str]) -> None:
+    """From now on no line leaves without having gone through `redact`, which may learn secrets later."""
+    for handler in logging.getLogger().handlers:
+        inner = handler.formatter or logging.Formatter(_TEXT)
+        handler.setFormatter(_Redacted(inner.inner if isinstance(inner, _Redacted) else inner, redact))
 
 
 def _install(handler: logging.Handler, level: str) -> None:

@@ -5,17 +5,19 @@ Values in, values out. Whoever implements a port translates its vendor's errors 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.approvals import Decision, Revision, Settlement
+from bot.domain.capabilities import Piece, ServerCapabilities
+from bot.domain.checks import Check
 from bot.domain.commands import Form, Invocation, Reply, Submission
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.rings import Ring
-from bot.domain.servers import ServerState
+from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
 from bot.domain.tools import Tool, ToolOutcome, ToolSet
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
@@ -89,8 +91,10 @@ class Commands(Protocol):
     def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
         """Answer a command, possibly several times while it works: each reply replaces the one before."""
 
-    def complete(self, text: str) -> Sequence[str]:
-        """Whole command lines, without the slash, that begin with `text`: from memory, at once."""
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        """Whole command lines, without the slash, that begin with `text`, with the names that are known where the
+        person stands: from memory, at once.
+        """
 
 
 class LanguageModel(Protocol):
@@ -109,6 +113,15 @@ class LanguageModel(Protocol):
         """Let go of connections."""
 
 
+class LanguageModels(Protocol):
+    """Every model that profiles may name."""
+
+    async def named(self, name: str) -> LanguageModel:
+        """The model called `provider:name`; the bot's own if the name is empty. Raises ModelRejected if it cannot be
+        used.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What goes along with a call. `key` is stable over repeats of the same call; `deadline` is seconds from now."""
@@ -122,8 +135,10 @@ class CallContext:
 class Toolbox(Protocol):
     """The tools of all servers."""
 
-    async def offer(self) -> ToolSet:
-        """What may be used now. Waits, within a limit, for servers that are connecting for the first time."""
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        """What may be used now in a workspace: its own servers' tools and everybody's. Waits, within a limit, for
+        servers that are connecting for the first time.
+        """
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. A tool's failure is a result; this raises for nothing but cancellation, which reaches the
@@ -132,7 +147,9 @@ class Toolbox(Protocol):
 
 
 class ServerAdmin(Protocol):
-    """The servers as an administrator sees them."""
+    """The connections to all servers, as whoever administers them uses them. Servers are named by id; methods that
+    take one raise NotFound.
+    """
 
     @property
     def enabled(self) -> bool:
@@ -141,11 +158,39 @@ class ServerAdmin(Protocol):
     async def settled(self) -> None:
         """Wait, within a limit, for servers that are connecting for the first time."""
 
-    def servers(self) -> Sequence[ServerState]:
-        """Every configured server, by name, as it may be shown: without secrets."""
+    async def follow(self, entries: Sequence[ServerEntry]) -> None:
+        """Keep these servers and no others: what is new is connected to if it should be, what has changed is connected
+        to anew, what is gone is closed. Calls to servers that stay as they are go on undisturbed.
+        """
 
-    def tools(self, server: str) -> Sequence[Tool]:
-        """The tools of one server as they are offered. Raises NotFound."""
+    def servers(self) -> Sequence[ServerState]:
+        """Every server, by name, as it may be shown: without secrets."""
+
+    def capabilities(self, server: str) -> ServerCapabilities:
+        """What a server offers, as far as it is known."""
+
+    async def connect(self, server: str) -> ServerState:
+        """Connect now, or find that it is; how it stands then."""
+
+    async def sync(self, server: str) -> ServerCapabilities:
+        """Ask the server for everything it offers, and keep that. Raises ServerTrouble."""
+
+    async def sync_all(self) -> None:
+        """The same for every connected server, one's trouble not keeping it from the others."""
+
+    def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
+        """Look whether a server that need not be kept could be used: from its address to its tools, one after the
+        other. Starts a process only if the entry is the operator's or an admin's who may.
+        """
+
+    def examine(self, server: str) -> AsyncGenerator[Check, None]:
+        """The same for a kept one, and how its tools and last calls stand."""
+
+    async def read(self, server: str, uri: str) -> Sequence[Piece]:
+        """Read a resource. Raises ServerTrouble."""
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+        """Have a prompt written out. Raises ServerTrouble."""
 
 
 class TurnLog(Protocol):

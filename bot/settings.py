@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -50,6 +51,22 @@ def _names(value: Any) -> Any:
     return frozenset(names)
 
 
+def _words(value: Any) -> Any:
+    """A comma-separated list."""
+    if not isinstance(value, str):
+        return value
+    return frozenset(word.strip() for word in value.split(",") if word.strip())
+
+
+def _hosts(value: Any) -> Any:
+    """A comma-separated list of `host` or `host:port`."""
+    hosts = _words(value)
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", host):
+            raise ValueError(f"{host!r} is not a host or host:port")
+    return frozenset(host.lower() for host in hosts)
+
+
 def _address(value: str) -> str:
     """An http or https address. What is wrong with one is told without repeating it: it may hold a password."""
     try:
@@ -72,6 +89,8 @@ def _upper(value: Any) -> Any:
 
 Duration = Annotated[float | None, BeforeValidator(_seconds)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
+Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
+Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
 Address = Annotated[str, AfterValidator(_address)]
 AnyCase = BeforeValidator(_lower)
 
@@ -97,6 +116,15 @@ class Settings(BaseSettings):
 
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
+    mcp_connect_policy: Annotated[ConnectPolicy, AnyCase] = ConnectPolicy.AUTO
+    mcp_sync_interval: Duration = 300.0
+    mcp_encryption_key: SecretStr | None = None
+    encryption_master_password: SecretStr | None = None
+    mcp_secret_variables: Words = frozenset({"MCP_SECRET_*"})
+    mcp_secret_folder: Path = Path("/run/secrets")
+    mcp_allowed_hosts: Hosts = frozenset()
+    mcp_allowed_commands: Words = frozenset()
+    mcp_allowed_servers: Words = frozenset()
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     policy_file: Path = Path("config/policy.toml")
@@ -107,6 +135,12 @@ class Settings(BaseSettings):
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], AnyCase] = "info"
     log_format: Annotated[Literal["auto", "text", "json"], AnyCase] = "auto"
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Every value here that must never be shown: keys, and the database's password."""
+        keys = (value.get_secret_value() for _, value in self if isinstance(value, SecretStr))
+        return frozenset(filter(None, (*keys, urlsplit(self.database_url).password)))
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +174,7 @@ def read_settings(**overrides: Any) -> Settings:
 
 def _problem(name: str, said: str, value: Any) -> str:
     said = said.removeprefix("Value error, ")
-    if name.endswith(("_key", "_url")):
+    if name.endswith(("_key", "_url", "_password")):
         return f"{name.upper()}: {said}"
     shown = repr(value)
     shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.logs import log_to_file, log_to_stderr
+from bot.logs import log_to_file, log_to_stderr, redact_logs
 
 LIBRARIES = ("alembic", "httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio")
 
@@ -131,3 +131,27 @@ def test_a_file_stays_below_two_megabytes(tmp_path: Path) -> None:
     files = list(tmp_path.iterdir())
     assert sum(file.stat().st_size for file in files) < 2_000_000
     assert "INFO    bot: 39 x" in path.read_text(encoding="utf-8")
+
+
+def test_no_line_leaves_with_a_secret_in_message_arguments_or_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    known = ["hunter22"]
+
+    def redact(text: str) -> str:
+        for secret in known:
+            text = text.replace(secret, "***")
+        return text
+
+    log_to_stderr("info", "json")
+    redact_logs(redact)
+    redact_logs(redact)
+    try:
+        int("learnt0later")
+    except ValueError:
+        known.append("learnt0later")
+        logging.getLogger("bot").exception("it was %s", "hunter22")
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "it was ***" in line
+    assert "ValueError: invalid literal" in line
+    assert "hunter22" not in line
+    assert "learnt0later" not in line

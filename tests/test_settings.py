@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 from bot.settings import Settings, read_settings
 from tests.app.surroundings import bare
@@ -227,3 +228,28 @@ def test_settings_do_not_change_once_they_are_read() -> None:
     settings = read_settings()
     with pytest.raises(ValueError, match="frozen"):
         settings.bot_model = "demo"
+
+
+def test_servers_are_administered_with_closed_defaults() -> None:
+    settings = read_settings()
+    assert settings.mcp_connect_policy is ConnectPolicy.AUTO
+    assert settings.mcp_sync_interval == 300
+    assert settings.mcp_allowed_hosts == settings.mcp_allowed_commands == settings.mcp_allowed_servers == frozenset()
+
+
+def test_hosts_may_be_listed_with_a_port_and_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_ALLOWED_HOSTS", "n8n:5678, Internal.Example ,[::1]:8080")
+    assert read_settings().mcp_allowed_hosts == {"n8n:5678", "internal.example", "[::1]:8080"}
+
+
+@pytest.mark.parametrize("wrong", ["http://n8n", "a host", "n8n:port"])
+def test_what_is_no_host_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("MCP_ALLOWED_HOSTS", wrong)
+    with pytest.raises(SettingsError, match="is not a host or host:port"):
+        read_settings()
+
+
+@pytest.mark.parametrize("name", ["MCP_ENCRYPTION_KEY", "ENCRYPTION_MASTER_PASSWORD"])
+def test_encryption_keys_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "hunter22hunter22")
+    assert "hunter22" not in repr(read_settings())

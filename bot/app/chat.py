@@ -49,7 +49,7 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
     choice = choose_model(settings, options.model)
     files = read_operator_files(settings)
     streams = process_streams()
-    person = Person(options.user or _login_name(), operator=not options.user)
+    person = Person(options.user or login_name(), operator=not options.user)
     with ExitStack() as stack:
         try:
             stack.enter_context(held_database(settings, "countersign chat"))
@@ -61,7 +61,8 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
         return await _Session(settings, files, options, choice, person, streams, watch_log).run()
 
 
-def _login_name() -> str:
+def login_name() -> str:
+    """Who has started the program, as the system knows them."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a user that has no name

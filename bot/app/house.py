@@ -6,30 +6,26 @@ import asyncio
 import functools
 import importlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.app.database import fitting_database
-from bot.app.models import ModelChoice
+from bot.app.models import ModelChoice, Models, choose_model
+from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles
-from bot.commands.mcp import McpCommands
 from bot.commands.registry import CommandRegistry
-from bot.engine.admission import Admission
 from bot.engine.engine import Engine
-from bot.engine.policy import Signatories
-from bot.engine.schedule import retention
+from bot.engine.schedule import Job, retention
 from bot.errors import CountersignError
 from bot.ports import Surface, TurnLog
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.tools.config_file import ServersFile
 
 if TYPE_CHECKING:
     from bot.storage.database import Database
     from bot.storage.turn_log import SqlTurnLog
-    from bot.tools.toolbox import McpToolbox
 
 log = logging.getLogger(__name__)
 
@@ -71,49 +67,34 @@ async def opened_house(
 
     `watch_log` may put something between the engine and the turn log. Raises CountersignError.
     """
-    policies = files.policies
-    for name in files.strangers():
-        log.warning(
-            "%s has policies for %r, which is no enabled server of %s",
-            settings.policy_file,
-            name,
-            settings.mcp_servers_file,
-        )
+    files.warn(settings)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(fitting_database(settings, migrate=settings.auto_migrate))
-        toolbox = await stack.enter_async_context(_connected_toolbox(files.servers, enabled=settings.mcp_enabled))
-        language_model = await asyncio.to_thread(model.create)
-        stack.push_async_callback(language_model.close)
+        office = await stack.enter_async_context(
+            opened_office(settings, files, database, operator=operator, connect=settings.mcp_connect_policy)
+        )
+        models = Models(model, lambda name: choose_model(settings, name))
+        stack.push_async_callback(models.close)
+        # Built now, so that a mistake is told before the first question.
+        await models.named("")
         turn_log = watch_log(await _turn_log(database, settings.database_url))
-        signatories = Signatories(settings.admins, settings.approvers, operator)
+        jobs = [retention(turn_log, settings.retention_days)]
+        if settings.mcp_sync_interval is not None:
+            jobs.append(Job("sync", settings.mcp_sync_interval, office.toolbox.sync_all))
         engine = Engine(
             turn_log,
-            language_model,
-            toolbox,
+            models,
+            office.toolbox,
             surfaces,
-            admission=Admission(policies, settings.mcp_approval_timeout),
-            signatories=signatories,
+            rules=office.rules,
+            approval_seconds=settings.mcp_approval_timeout,
             system_prompt=files.system_prompt,
-            jobs=[retention(turn_log, settings.retention_days)],
+            jobs=jobs,
+            on_change=office.administration.look,
         )
-        commands = McpCommands(
-            toolbox, lambda tool: policies.of(tool.server, tool.original_name), signatories.administers
-        )
-        running = await stack.enter_async_context(_kept_running(engine))
-        yield House(engine, CommandRegistry(commands), turn_log, running)
-
-
-@asynccontextmanager
-async def _connected_toolbox(found: ServersFile, *, enabled: bool) -> AsyncIterator[McpToolbox]:
-    module = await asyncio.to_thread(importlib.import_module, "bot.tools.toolbox")
-    for warning in found.warnings:
-        log.warning(warning)
-    toolbox: McpToolbox = module.McpToolbox(found.servers, found.problems, enabled=enabled, secrets=found.secrets)
-    await toolbox.start()
-    try:
-        yield toolbox
-    finally:
-        await toolbox.close()
+        await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
+        running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
+        yield House(engine, office.commands, turn_log, running)
 
 
 async def _turn_log(database: Database, url: str) -> TurnLog:
@@ -130,12 +111,12 @@ async def _turn_log(database: Database, url: str) -> TurnLog:
 
 
 @asynccontextmanager
-async def _kept_running(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(engine.run(), name="engine")
+async def _kept_running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(work, name=name)
     try:
         yield task
     finally:
         task.cancel()
         (ending,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(ending, Exception):
-            log.error("the engine failed", exc_info=ending)
+            log.error("the %s failed", name, exc_info=ending)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import SecretStr
 
-from bot.errors import SettingsError
+from bot.errors import ModelRejected, SettingsError
 from bot.ports import LanguageModel
 from bot.settings import Settings
 
@@ -31,6 +33,37 @@ class ModelChoice:
         provider = importlib.import_module(f"bot.llm.{self.module}")
         model: LanguageModel = provider.create(provider.Config(**self.config))
         return model
+
+
+class Models:
+    """Every model that is used here, each built when it is first wanted. `own` is the bot's."""
+
+    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice]) -> None:
+        self._own = own
+        self._choose = choose
+        self._built: dict[str, LanguageModel] = {}
+        self._building = asyncio.Lock()
+
+    async def named(self, name: str) -> LanguageModel:
+        """The model called `provider:name`, the bot's own if the name is empty. Raises ModelRejected if it cannot be
+        used.
+        """
+        if name not in self._built:
+            async with self._building:
+                if name not in self._built:
+                    choice = self._chosen(name) if name else self._own
+                    self._built[name] = await asyncio.to_thread(choice.create)
+        return self._built[name]
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await asyncio.gather(*(model.close() for model in self._built.values()))
+
+    def _chosen(self, name: str) -> ModelChoice:
+        try:
+            return self._choose(name)
+        except SettingsError as error:
+            raise ModelRejected(error.cause, f"name another model in the profile, or {error.fix}") from error
 
 
 def choose_model(settings: Settings, wanted: str = "") -> ModelChoice:

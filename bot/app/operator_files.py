@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from bot.engine.policy import Policies, read_policies
 from bot.errors import SettingsError
 from bot.settings import Settings, read_environment
 from bot.tools.config_file import ServersFile, read_servers
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,20 @@ class OperatorFiles:
 
     def strangers(self) -> list[str]:
         """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
-        configured = {config.name for config in self.servers.servers} | {name for name, _ in self.servers.problems}
+        configured = {entry.config.name for entry in self.servers.entries}
         return sorted(self.policies.servers.keys() - configured) if configured else []
+
+    def warn(self, settings: Settings) -> None:
+        """Log what is odd about them and keeps nothing from working."""
+        for name in self.strangers():
+            log.warning(
+                "%s has policies for %r, which is no enabled server of %s",
+                settings.policy_file,
+                name,
+                settings.mcp_servers_file,
+            )
+        for warning in self.servers.warnings:
+            log.warning(warning)
 
 
 def read_operator_files(settings: Settings) -> OperatorFiles:

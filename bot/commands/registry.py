@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from bot.commands.mcp import McpCommands
-from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.commands.command import Command
+from bot.commands.completion import Completion
+from bot.commands.conversations import conversations_command
+from bot.commands.directory import Directory
+from bot.commands.mcp import mcp_command
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import did_you_mean, failed
+from bot.commands.profiles import profile_command
+from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
+from bot.domain.conversations import ConversationKey
 
 
 class CommandRegistry:
-    """Finds the command a person means and hands it their words."""
+    """Finds the command a person means and hands it their words or their form."""
 
-    def __init__(self, mcp: McpCommands) -> None:
-        self._commands: Mapping[str, McpCommands] = {"mcp": mcp}
+    def __init__(self, parts: CommandParts) -> None:
+        directory = Directory(parts)
+        profile, names = profile_command(parts, directory)
+        commands = (mcp_command(parts, directory), profile, conversations_command(parts))
+        self._commands: Mapping[str, Command] = {command.name: command for command in commands}
+        self._completion = Completion(self._commands, directory, names)
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """Every verb by its command, for a platform that registers them."""
+        return {name: command.verbs for name, command in self._commands.items()}
 
     async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
         """Answer a command; an unknown one is answered with the nearest that exists."""
         match request:
-            case Invocation(command=name) if name in self._commands:
-                async for reply in self._commands[name].answers(request):
-                    yield reply
             case Invocation(command=name):
-                close = difflib.get_close_matches(name, self._commands, n=1)
-                hint = f" Did you mean `/{close[0]}`?" if close else ""
-                known = ", ".join(f"`/{each}`" for each in self._commands)
-                yield Reply(f"There is no such command.{hint} What there is: {known}.", failed=True)
-            case Submission():
-                yield Reply("This form is no longer open. Start again with the command.", failed=True)
+                command = self._commands.get(name.lower())
+                answers = command.invoked(request) if command is not None else _unknown(name, self._commands)
+            case Submission(form=form):
+                command = self._commands.get(form.partition(" ")[0])
+                answers = command.submitted(request) if command is not None else _closed()
+        async for answer in answers:
+            yield answer
 
-    def complete(self, text: str) -> Sequence[str]:
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
         """Whole command lines, without the slash, that begin with `text`."""
-        lines = [f"{name} {rest}".strip() for name, command in self._commands.items() for rest in command.completions()]
-        return [line for line in lines if line.startswith(text)]
+        return self._completion.complete(text, conversation)
+
+
+async def _unknown(name: str, commands: Mapping[str, Command]) -> AsyncIterator[Reply | Form]:
+    known = ", ".join(f"`/{each}`" for each in commands)
+    yield failed(f"There is no such command.{did_you_mean(name, commands, '/')} What there is: {known}.")
+
+
+async def _closed() -> AsyncIterator[Reply | Form]:
+    yield failed("This form is no longer open. Start again with the command.")

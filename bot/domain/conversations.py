@@ -21,6 +21,11 @@ class ConversationKey:
     def __str__(self) -> str:
         return _text(self)
 
+    @property
+    def home(self) -> str:
+        """The workspace with its platform, `slack:T1`, as servers and profiles name it."""
+        return ":".join(str(self).split(":", 2)[:2])
+
     @classmethod
     def parse(cls, text: str) -> ConversationKey:
         """Read the text form back. Raises ValueError for anything else."""

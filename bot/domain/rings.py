@@ -24,4 +24,9 @@ class StopWanted:
     turn_id: str
 
 
-Ring = Look | Decided | StopWanted
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Servers, policies or profiles are others now."""
+
+
+Ring = Look | Decided | StopWanted | Changed

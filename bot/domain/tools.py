@@ -25,7 +25,9 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool of a server. `name` is what the model calls it, `server` and `original_name` are where a call goes."""
+    """A tool of a server. `name` is what the model calls it, `server` and `original_name` are what people call it, and
+    `server_id` is where a call goes.
+    """
 
     name: str
     server: str
@@ -36,6 +38,7 @@ class Tool:
     output_schema: Mapping[str, Any] | None = None
     annotations: Annotations = Annotations()
     trusted: bool = False
+    server_id: str = ""
 
     @property
     def read_only(self) -> bool:

@@ -1,6 +1,6 @@
 """Where a call begins: at once, with a signature, or not at all.
 
-The policy is read once, when the model asks, and what it says is stored with the call.
+The rules are read once, when the model asks, and what they say is stored with the call.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from bot.domain.conversations import Author
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
-from bot.engine.policy import Policies
+from bot.engine.rules import Rules
 
+NOT_ENABLED = "{} is not enabled in this conversation's profile."
 _SHOWN_OF_UNREADABLE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Judges calls by the operator's policies. `approval_seconds` is None where approvals never expire."""
+    """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire."""
 
-    policies: Policies = Policies()
+    rules: Rules = Rules()
     approval_seconds: float | None = 1800.0
 
     def judge(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
@@ -35,7 +36,9 @@ class Admission:
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")
-        match self.policies.of(tool.server, tool.original_name):
+        if not self.rules.profile.enables(tool):
+            return _refused(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
+        match self.rules.policy_of(tool):
             case ApprovalPolicy.ALWAYS_ALLOW:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
@@ -62,7 +65,7 @@ class Admission:
             argument = _question_argument(tool) if tool else None
             if tool is None or argument is None or not tool.read_only:
                 continue
-            if self.policies.of(tool.server, tool.original_name) is ApprovalPolicy.ALWAYS_ALLOW:
+            if self.rules.policy_of(tool) is ApprovalPolicy.ALWAYS_ALLOW:
                 n = len(steps) + 1
                 call = ToolCall(f"context-{n}", tool.name, {argument: question})
                 steps.append(ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable, Origin.CONTEXT))

@@ -9,8 +9,9 @@ from bot.domain.conversations import Author
 from bot.domain.messages import TextPart, ToolResult
 from bot.domain.tools import UNSURE, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
+from bot.engine.admission import NOT_ENABLED
 from bot.engine.elapsed import elapsed
-from bot.engine.policy import Policies
+from bot.engine.rules import Rules
 from bot.ports import CallContext, Toolbox, TurnLog
 
 
@@ -21,17 +22,19 @@ async def call_tool(
     *,
     log: TurnLog,
     toolbox: Toolbox,
-    policies: Policies,
+    rules: Callable[[], Rules],
+    workspace: str,
     on_record: Callable[[TurnRecord], None],
     on_progress: Callable[[str], None],
 ) -> None:
-    """Run a call that is ready and record how it ended. Raises LostLease and Stopped.
+    """Run a call that is ready and record how it ended. `rules` are asked for at the last moment, since people may have
+    taken hours to sign. Raises LostLease and Stopped.
 
     A call that may not be repeated is committed as started before it is sent: whoever finds it in that state later
     knows that it may have happened.
     """
-    tool = (await toolbox.offer()).find(step.call.name)
-    problem = _objection(step, tool, policies)
+    tool = (await toolbox.offer(workspace)).find(step.call.name)
+    problem = _objection(step, tool, rules())
     if tool is None or problem:
         on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
         return
@@ -53,11 +56,13 @@ async def _begin(log: TurnLog, claim: Claim, n: int) -> TurnRecord:
             return record
 
 
-def _objection(step: ToolStep, tool: Tool | None, policies: Policies) -> str:
+def _objection(step: ToolStep, tool: Tool | None, rules: Rules) -> str:
     """Why a call must not be sent after all. People may have taken hours to sign it."""
     if tool is None:
         return f"{step.call.name} is not available now."
-    if policies.of(tool.server, tool.original_name) is ApprovalPolicy.ALWAYS_DENY:
+    if not rules.profile.enables(tool):
+        return NOT_ENABLED.format(step.call.name)
+    if rules.policy_of(tool) is ApprovalPolicy.ALWAYS_DENY:
         return f"a policy forbids {step.call.name}."
     if step.approval is not None and step.approval.fingerprint != fingerprint(tool, step.call.arguments):
         return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."

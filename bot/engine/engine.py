@@ -10,19 +10,19 @@ from bot.domain.approvals import Decision, NoSuchApproval, NotAllowed, Settlemen
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
-from bot.engine.admission import Admission
 from bot.engine.drawing import Drawings
-from bot.engine.policy import Signatories
+from bot.engine.rules import RuleBook
 from bot.engine.schedule import Job, Schedule
 from bot.engine.turn import TurnInProgress, TurnParts
 from bot.engine.worker import Worker
 from bot.errors import NotFound
-from bot.ports import LanguageModel, Surface, Toolbox, TurnLog
+from bot.ports import LanguageModels, Surface, Toolbox, TurnLog
 
 CHECK = (
     "The call {name} with {arguments} was sent, but its answer got lost. Find out whether it happened, with tools that "
     "only read, and say what you found. Do not repeat the call."
 )
+APPROVAL_SECONDS = 1800.0
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
 
@@ -31,28 +31,38 @@ class Engine:
     """Receives messages, drives their turns, settles approvals, draws what people should see.
 
     The row is the truth and a signal only a doorbell: whoever receives, decides or stops writes first and rings then.
+    `approval_seconds` is None where approvals never expire; `on_change` hears that another process may have changed
+    servers, policies or profiles.
     """
 
     def __init__(
         self,
         turn_log: TurnLog,
-        model: LanguageModel,
+        models: LanguageModels,
         toolbox: Toolbox,
         surfaces: Sequence[Surface],
         *,
-        admission: Admission,
-        signatories: Signatories,
+        rules: RuleBook,
+        approval_seconds: float | None = APPROVAL_SECONDS,
         system_prompt: str = "",
+        on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
         self._schedule = Schedule(turn_log, jobs, pause=pause)
-        self._signatories = signatories
+        self._rules = rules
         self._drawings = Drawings(turn_log, surfaces, pause=pause)
-        self._parts = TurnParts(turn_log, model, toolbox, admission, self._drawings.show, pause, system_prompt)
+        self._parts = TurnParts(
+            turn_log, models, toolbox, rules.rules, approval_seconds, self._drawings.show, pause, system_prompt
+        )
         self._worker = Worker(
-            turn_log, self._begin, self._drawings, lambda: tuple(surface.reach for surface in surfaces), pause=pause
+            turn_log,
+            self._begin,
+            self._drawings,
+            lambda: tuple(surface.reach for surface in surfaces),
+            on_change,
+            pause=pause,
         )
 
     async def receive(self, message: InboundMessage) -> Receipt:
@@ -72,7 +82,8 @@ class Engine:
             return NoSuchApproval()
         turn, step = asked
         asker = step.approval.requested_for if step.approval else turn.author
-        objection = self._signatories.objection(member, asker, decision.verdict)
+        signatories = self._rules.rules(turn.conversation).signatories
+        objection = signatories.objection(member, asker, decision.verdict)
         if objection:
             return NotAllowed(objection)
         settlement = await self._log.decide(decision)

@@ -20,6 +20,14 @@ class ServerPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """What somebody says of a tool: of this very one (`particular`), or of its whole server."""
+
+    policy: ApprovalPolicy
+    particular: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Policies:
     """The operator's policy table. What is not named falls back to its server's default, then to the table's."""
 
@@ -28,8 +36,15 @@ class Policies:
 
     def of(self, server: str, tool: str) -> ApprovalPolicy:
         """The policy of a tool, by its server's name and the server's own name for it."""
+        word = self.word_on(server, tool)
+        return self.default if word is None else word.policy
+
+    def word_on(self, server: str, tool: str) -> Word | None:
+        """What the table says of a tool or its server, None if nothing."""
         named = self.servers.get(server, ServerPolicy())
-        return named.tools.get(tool) or named.default or self.default
+        if tool in named.tools:
+            return Word(named.tools[tool], particular=True)
+        return None if named.default is None else Word(named.default, particular=False)
 
 
 def read_policies(table: Mapping[str, Any], default: ApprovalPolicy | None, source: str) -> Policies:

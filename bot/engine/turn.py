@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.completions import Completion, ModelRequest, StopReason, ToolChoice
+from bot.domain.conversations import ConversationKey
 from bot.domain.messages import Message, ToolCall, system
 from bot.domain.tools import ToolSet
 from bot.domain.turns import (
@@ -26,7 +27,8 @@ from bot.engine.admission import Admission
 from bot.engine.asking import ask
 from bot.engine.calling import call_tool
 from bot.engine.context import LAST_ROUND, transcript
-from bot.ports import LanguageModel, Toolbox, TurnLog
+from bot.engine.rules import Rules
+from bot.ports import LanguageModels, Toolbox, TurnLog
 
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
@@ -38,9 +40,10 @@ class TurnParts:
     """What driving a turn takes."""
 
     log: TurnLog
-    model: LanguageModel
+    models: LanguageModels
     toolbox: Toolbox
-    admission: Admission
+    rules: Callable[[ConversationKey], Rules]
+    approval_seconds: float | None
     show: Callable[[TurnView], None]
     pause: Callable[[float], Awaitable[None]]
     system_prompt: str = ""
@@ -90,6 +93,23 @@ class TurnInProgress:
             else:
                 await self._ask_model()
 
+    # ------------------------------------------------------------------ what holds here
+
+    @property
+    def _rules(self) -> Rules:
+        return self._parts.rules(self._record.turn.conversation)
+
+    @property
+    def _admission(self) -> Admission:
+        return Admission(self._rules, self._parts.approval_seconds)
+
+    async def _offer(self) -> ToolSet:
+        """Everything there is for this workspace: what the profile does not enable is refused by name."""
+        return await self._parts.toolbox.offer(self._record.turn.conversation.home)
+
+    def _system_prompt(self, rules: Rules) -> str:
+        return "\n\n".join(part.strip() for part in (self._parts.system_prompt, rules.profile.persona) if part.strip())
+
     # ------------------------------------------------------------------ calls
 
     @property
@@ -99,10 +119,10 @@ class TurnInProgress:
     async def _hand_call(self, call: ToolCall) -> ToolStep:
         """The one step of a turn in which a person runs a tool: no model is asked."""
         turn = self._record.turn
-        offered = await self._parts.toolbox.offer()
+        offered = await self._offer()
         if turn.question.again:
-            return self._parts.admission.judge_again(1, call, offered, turn.author)
-        return self._parts.admission.judge(1, call, offered, turn.author)
+            return self._admission.judge_again(1, call, offered, turn.author)
+        return self._admission.judge(1, call, offered, turn.author)
 
     async def _run_calls(self) -> None:
         """Run what is ready, side by side. A call that is signed meanwhile starts at once, whatever else still runs."""
@@ -135,7 +155,8 @@ class TurnInProgress:
             self._record.turn.author,
             log=self._log,
             toolbox=self._parts.toolbox,
-            policies=self._parts.admission.policies,
+            rules=lambda: self._rules,
+            workspace=self._record.turn.conversation.home,
             on_record=self._see,
             on_progress=progressed,
         )
@@ -157,26 +178,29 @@ class TurnInProgress:
     # ------------------------------------------------------------------ the model
 
     async def _context_calls(self) -> list[ToolStep]:
-        offered = await self._parts.toolbox.offer()
-        return self._parts.admission.context_calls(self._record.turn.question.text, offered)
+        offered = self._rules.enabled(await self._offer())
+        return self._admission.context_calls(self._record.turn.question.text, offered)
 
     async def _ask_model(self) -> None:
         record = self._record
         self._note_activity("Looking at the tools")
-        offered = await self._parts.toolbox.offer()
+        rules = self._rules
+        offered = await self._offer()
+        enabled = rules.enabled(offered)
+        model = await self._parts.models.named(rules.profile.model)
         if self._history is None:
             self._history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
-        messages = transcript(record, self._history, offered, self._parts.system_prompt)
+        messages = transcript(record, self._history, enabled, self._system_prompt(rules))
         last_round = len(record.replies) >= MAX_ROUNDS
         if last_round:
             messages = (*messages, system(LAST_ROUND))
         request = ModelRequest(
             messages=messages,
-            tools=offered.tools if self._parts.model.capabilities.tools else (),
+            tools=enabled.tools if model.capabilities.tools else (),
             tool_choice=ToolChoice.NONE if last_round else ToolChoice.AUTO,
         )
         completion = await ask(
-            self._parts.model,
+            model,
             request,
             on_text=self._stream,
             on_activity=self._note_activity,
@@ -195,7 +219,7 @@ class TurnInProgress:
         if message.tool_calls:
             author = self._record.turn.author
             calls = [
-                self._parts.admission.judge(n + i, call, offered, author)
+                self._admission.judge(n + i, call, offered, author)
                 for i, call in enumerate(message.tool_calls, start=1)
             ]
             self._see(await self._log.append(self._claim, reply, calls))

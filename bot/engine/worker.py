@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bot.domain.rings import Decided, Look, Ring, StopWanted
+from bot.domain.rings import Changed, Decided, Look, Ring, StopWanted
 from bot.domain.turns import Claim, TurnRecord, TurnStatus
 from bot.engine.elapsed import elapsed
 from bot.engine.turn import TurnInProgress
@@ -78,6 +78,8 @@ class Worker:
     shown: Shown
     reaches: Callable[[], Sequence[str]]
     """The reaches of the surfaces, which may move: this process drives no turns that it could not draw."""
+    changed: Callable[[], None] = lambda: None
+    """Hears that servers, policies or profiles may be others now."""
     limit: int = 32
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = elapsed
@@ -122,7 +124,11 @@ class Worker:
                 self.ring(turn_id)
             case StopWanted(turn_id):
                 self.interrupt(turn_id)
+            case Changed():
+                self.changed()
             case Look():
+                # It is also heard after a silence, in which anything may have been called.
+                self.changed()
                 self.kick()
         self.shown.kick()
 

@@ -31,9 +31,21 @@ START = "0" * 64
 
 
 def record(
-    connection: sa.Connection, kind: str, actor: str, *, turn_id: str = "", conversation: str = "", **facts: Any
+    connection: sa.Connection,
+    kind: str,
+    actor: str,
+    *,
+    turn_id: str = "",
+    conversation: str = "",
+    subject: str = "",
+    **facts: Any,
 ) -> None:
-    """Add a row. `kind` says what happened, `actor` who did it, `facts` are JSON."""
+    """Add a row. `kind` says what happened, `actor` who did it, `facts` are JSON. `subject` is the id of the server or
+    profile it was done to.
+    """
+    subject = _storable(subject)
+    if subject:
+        facts["subject"] = subject
     if connection.dialect.name == "postgresql":
         connection.execute(_lock)
     if turn_id and not conversation:
@@ -45,11 +57,11 @@ def record(
         "kind": kind,
         "conversation": conversation,
         "turn_id": turn_id,
-        "actor": actor.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8"),
+        "actor": _storable(actor),
         "body": json.dumps(facts, sort_keys=True),
         "previous": last.hash if last else START,
     }
-    connection.execute(_add, {**row, "hash": _hash(row)})
+    connection.execute(_add, {**row, "subject": subject, "hash": _hash(row)})
 
 
 def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:
@@ -62,10 +74,15 @@ def first_that_does_not_fit(connection: sa.Connection) -> int | None:
     """The number of the first row that was changed or does not follow the one before it; None if all is well."""
     previous, expected = START, 1
     for row in rows(connection):
-        if row["seq"] != expected or row["previous"] != previous or row["hash"] != _hash(row):
+        chained = row["seq"] == expected and row["previous"] == previous and row["hash"] == _hash(row)
+        if not chained or row["subject"] != json.loads(row["body"]).get("subject", ""):
             return int(row["seq"])
         previous, expected = row["hash"], expected + 1
     return None
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def _hash(row: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from bot.domain.rings import Decided, Look, Ring, StopWanted
+from bot.domain.rings import Changed, Decided, Look, Ring, StopWanted
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import KEEPALIVE
 from bot.storage.ringing import CHANNEL
@@ -50,5 +50,7 @@ def read_ring(payload: str) -> Ring:
             return Decided(turn_id)
         case "stopped":
             return StopWanted(turn_id)
+        case "changed":
+            return Changed()
         case _:
             return Look()

@@ -28,6 +28,11 @@ def ring_stop(connection: sa.Connection, turn_id: str) -> None:
     _ring(connection, f"stopped {turn_id}")
 
 
+def ring_changed(connection: sa.Connection) -> None:
+    """Servers, policies or profiles are others now."""
+    _ring(connection, "changed")
+
+
 def _ring(connection: sa.Connection, payload: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_notify, {"payload": payload})

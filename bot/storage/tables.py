@@ -6,6 +6,9 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-1 deliveries, 1-n drawings
 grants            standing permissions
 jobs              work that is due once, whoever does it
+mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities and 1-n policies: those also of the operator's servers
+profiles 1-n profile_bindings
+revisions         at most one row: a number that grows with every change to servers, policies and profiles; their lock
 audit             what happened, for ever: no row refers to another table, none is changed, each is chained to the last
 """
 
@@ -52,6 +55,8 @@ conversations = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
 )
+# Keys are looked for by how they begin, byte by byte, whatever language the server sorts by.
+sa.Index("conversations_reach", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
 
 turns = sa.Table(
     "turns",
@@ -203,5 +208,98 @@ audit = sa.Table(
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
+    # For finding rows: the truth, which is chained, is `subject` in the body.
+    sa.Column("subject", Words, nullable=False, server_default=""),
 )
 sa.Index("audit_turn", audit.c.turn_id)
+_about = sa.text("subject <> ''")
+sa.Index("audit_subject", audit.c.subject, audit.c.seq, sqlite_where=_about, postgresql_where=_about)
+
+# JSON is kept as plain text below: one row that cannot be read must not keep the others from being read.
+mcp_servers = sa.Table(
+    "mcp_servers",
+    metadata,
+    sa.Column("id", Words, primary_key=True),
+    sa.Column("workspace", Words, nullable=False),
+    sa.Column("slug", Words, nullable=False),
+    sa.Column("title", Words, nullable=False),
+    sa.Column("title_key", Words, nullable=False),
+    sa.Column("description", Words, nullable=False),
+    sa.Column("transport", sa.Text, nullable=False),
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("authentication", sa.Text, nullable=False),
+    sa.Column("trusted", sa.Boolean, nullable=False),
+    sa.Column("auto_connect", sa.Boolean, nullable=False),
+    sa.Column("standing", sa.Text, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("created_by", Words, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("updated_by", Words, nullable=False),
+    sa.UniqueConstraint("slug", "workspace"),
+    sa.UniqueConstraint("title_key", "workspace"),
+)
+
+mcp_secrets = sa.Table(
+    "mcp_secrets",
+    metadata,
+    sa.Column("server_id", sa.ForeignKey(mcp_servers.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("slot", Words, primary_key=True),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("place", Words, nullable=False, server_default=""),
+    sa.Column("ciphertext", sa.Text),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("updated_by", Words, nullable=False),
+)
+
+mcp_capabilities = sa.Table(
+    "mcp_capabilities",
+    metadata,
+    sa.Column("server_id", Words, primary_key=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("capabilities", sa.Text),
+    sa.Column("definitions", sa.Text),
+    sa.Column("server_version", Words, nullable=False, server_default=""),
+    sa.Column("synced_at", sa.Double),
+    sa.Column("problem", Words, nullable=False, server_default=""),
+)
+
+policies = sa.Table(
+    "policies",
+    metadata,
+    sa.Column("server_id", Words, primary_key=True),
+    sa.Column("tool", Words, primary_key=True),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("set_by", Words, nullable=False),
+    sa.Column("set_at", sa.Double, nullable=False),
+)
+
+profiles = sa.Table(
+    "profiles",
+    metadata,
+    sa.Column("id", Words, primary_key=True),
+    sa.Column("workspace", Words, nullable=False),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("name_key", Words, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("updated_by", Words, nullable=False),
+    sa.UniqueConstraint("name_key", "workspace"),
+)
+
+profile_bindings = sa.Table(
+    "profile_bindings",
+    metadata,
+    sa.Column("place", Words, primary_key=True),
+    sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("set_by", Words, nullable=False),
+    sa.Column("set_at", sa.Double, nullable=False),
+)
+
+revisions = sa.Table(
+    "revisions",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)

@@ -17,27 +17,76 @@ log = logging.getLogger(__name__)
 
 _BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+LEFT_OUT = "countersign/leftOut"
+"""Where a repaired listing says how many tools without a name were left out."""
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def repaired(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """The result of `tools/list` or `tools/call` in a form the library accepts; others as they are."""
+    """The result of a list or of `tools/call` in a form the library accepts; others as they are."""
     match method:
         case "tools/list":
             return _listing(result)
         case "tools/call":
             return _outcome(result)
+        case "resources/list":
+            return _plain_list(result, "resources", "uri", "size")
+        case "resources/templates/list":
+            return _plain_list(result, "resourceTemplates", "uriTemplate")
+        case "prompts/list":
+            return _plain_list(result, "prompts", "name", "arguments")
         case _:
             return result
 
 
 def _listing(result: dict[str, Any]) -> dict[str, Any]:
     listed = result.get("tools")
-    tools = list(_tools(listed if isinstance(listed, list) else []))
-    fixed = {**result, "tools": tools}
-    if not isinstance(result.get("nextCursor", ""), str):
-        del fixed["nextCursor"]
+    listed = listed if isinstance(listed, list) else []
+    tools = list(_tools(listed))
+    fixed = _with_cursor({**result, "tools": tools})
+    if len(tools) < len(listed):
+        fixed["_meta"] = {LEFT_OUT: len(listed) - len(tools)}
     return fixed
+
+
+def _with_cursor(result: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(result.get("nextCursor", ""), str):
+        del result["nextCursor"]
+    return result
+
+
+_TEXTS = ("title", "description", "mimeType")
+
+
+def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -> dict[str, Any]:
+    """Resources, templates or prompts: those that have what names them, with the parts that are used here."""
+    listed = result.get(key)
+    kept: list[dict[str, Any]] = []
+    for each in listed if isinstance(listed, list) else []:
+        if not isinstance(each, dict) or not isinstance(each.get(identity), str) or not each[identity]:
+            log.warning("one of the %s has no %s and was left out", key, identity)
+            continue
+        name = each.get("name")
+        item: dict[str, Any] = {identity: each[identity], "name": name if isinstance(name, str) else each[identity]}
+        item |= {field: each[field] for field in _TEXTS if field != identity and isinstance(each.get(field), str)}
+        if "size" in others and isinstance(each.get("size"), int) and not isinstance(each["size"], bool):
+            item["size"] = each["size"]
+        if "arguments" in others:
+            item["arguments"] = _prompt_arguments(each.get("arguments"))
+        kept.append(item)
+    return _with_cursor({**result, key: kept})
+
+
+def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each["name"],
+            "required": each.get("required") is True,
+            "description": each["description"] if isinstance(each.get("description"), str) else "",
+        }
+        for each in (given if isinstance(given, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]
+    ]
 
 
 def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:

@@ -39,7 +39,7 @@ _LONGEST_PROGRESS = 200
 _STAND_INS = {INTERNAL_ERROR: "Server returned an error response", METHOD_NOT_FOUND: "Not Found"}
 """What the library says in place of an HTTP error that came without a JSON-RPC body."""
 _GATEWAY_GAVE_UP = frozenset((502, 504))
-_BROKEN = (
+BROKEN = (
     MCPError,
     ValidationError,
     RuntimeError,
@@ -48,6 +48,7 @@ _BROKEN = (
     anyio.ClosedResourceError,
     anyio.BrokenResourceError,
 )
+"""What a request to a server can end with, but for its time being over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ async def send(
     )
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
-        context.on_progress(redact(progress_text(progress, total, message)))
+        context.on_progress(progress_text(progress, total, message, redact))
 
     with attempts.begin() as attempt:
         try:
@@ -81,7 +82,7 @@ async def send(
         except TimeoutError:
             reason = f"Server {tool.server} did not answer within {round(limit, 1):g} s."
             return OutcomeUnknown(reason) if attempt.sent else NotSent(reason)
-        except _BROKEN as error:
+        except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
             match _verdict(error, attempt, tool, client.protocol_version):
                 case Undelivered(reason, gone):
@@ -96,9 +97,9 @@ async def send(
     return Returned(tool_result(call.id, answer, redact))
 
 
-def progress_text(progress: float, total: float | None, message: str | None) -> str:
+def progress_text(progress: float, total: float | None, message: str | None, redact: Redaction) -> str:
     """`2/5 copying`, `copying` or `2`."""
-    words = visible(message or "").replace("\n", " ").strip()
+    words = redact(visible(message or "")).replace("\n", " ").strip()
     if total:
         words = f"{progress:g}/{total:g} {words}".strip()
     return (words or f"{progress:g}")[:_LONGEST_PROGRESS]

@@ -1,63 +1,185 @@
 """What a server offers, in our words.
 
-Called by `connection` after connecting and whenever the server says that its tools have changed.
+Called by `session` after connecting, whenever the server says that something has changed, and when somebody asks.
+Texts come out without characters that nobody sees and without secrets.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from mcp import Client, types
+from mcp import Client, MCPError, types
+from mcp.types import METHOD_NOT_FOUND
 
+from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import Annotations, Tool
-from bot.tools.characters import visible, visible_schema
+from bot.tools.answers import LEFT_OUT
+from bot.tools.characters import cleaned_schema, visible
 from bot.tools.names import offered_name
+from bot.tools.redaction import Redaction
 
 log = logging.getLogger(__name__)
 
 _MOST_PAGES = 100
-_MOST_TOOLS = 5_000
+_MOST = 5_000
+"""Of each kind."""
+_Item = TypeVar("_Item")
+_Page = tuple[list[_Item], str | None]
 
 
-async def list_tools(client: Client, config: ServerConfig) -> tuple[Tool, ...]:
-    """Every tool of a server. A cursor that comes again ends the listing, and so do a hundred pages. Of two tools
-    with one name the first counts.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of a server, and what of them cannot be offered, in a few words each."""
+
+    tools: tuple[Tool, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Asks one server for what it offers."""
+
+    config: ServerConfig
+    redact: Redaction
+
+    async def tools(self, client: Client) -> Listing:
+        """Every tool. Of two with one name the first counts."""
+        if client.server_capabilities.tools is None:
+            return Listing()
+        left_out: list[str] = []
+
+        async def page(cursor: str | None) -> _Page[types.Tool]:
+            listed = await client.list_tools(cursor=cursor, cache_mode="bypass")
+            if nameless := (listed.meta or {}).get(LEFT_OUT):
+                left_out.append(f"{nameless} without a name")
+            return listed.tools, listed.next_cursor
+
+        found: dict[str, Tool] = {}
+        listed, whole = await _all_pages(page)
+        for each in listed:
+            tool = self._tool(each)
+            if found.setdefault(tool.name, tool) is not tool:
+                log.warning("%s lists the tool %r twice, the first one counts", self.config.name, tool.name)
+                left_out.append(f"a second {tool.name}")
+        if not whole:
+            left_out.append(f"what comes after {len(listed)} tools or {_MOST_PAGES} pages")
+        return Listing(tuple(found.values()), tuple(left_out))
+
+    async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
+        """`before` with the resources, templates and prompts that the server has now. A server that declares them and
+        then does not know how to list them has none.
+        """
+        declared = client.server_capabilities
+        resources: tuple[Resource, ...] = ()
+        templates: tuple[ResourceTemplate, ...] = ()
+        prompts: tuple[Prompt, ...] = ()
+        if declared.resources is not None:
+            resources = await self._known(self._resources(client))
+            templates = await self._known(self._templates(client))
+        if declared.prompts is not None:
+            prompts = await self._known(self._prompts(client))
+        return replace(before, resources=resources, templates=templates, prompts=prompts)
+
+    async def _known(self, listing: Awaitable[tuple[_Item, ...]]) -> tuple[_Item, ...]:
+        try:
+            return await listing
+        except MCPError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
+            return ()
+
+    async def _resources(self, client: Client) -> tuple[Resource, ...]:
+        async def page(cursor: str | None) -> _Page[types.Resource]:
+            listed = await client.list_resources(cursor=cursor, cache_mode="bypass")
+            return listed.resources, listed.next_cursor
+
+        clean = self.clean
+        return tuple(
+            Resource(
+                each.uri, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type), each.size
+            )
+            for each in (await _all_pages(page))[0]
+        )
+
+    async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
+        async def page(cursor: str | None) -> _Page[types.ResourceTemplate]:
+            listed = await client.list_resource_templates(cursor=cursor, cache_mode="bypass")
+            return listed.resource_templates, listed.next_cursor
+
+        clean = self.clean
+        return tuple(
+            ResourceTemplate(
+                each.uri_template, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type)
+            )
+            for each in (await _all_pages(page))[0]
+        )
+
+    async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
+        async def page(cursor: str | None) -> _Page[types.Prompt]:
+            listed = await client.list_prompts(cursor=cursor, cache_mode="bypass")
+            return listed.prompts, listed.next_cursor
+
+        clean = self.clean
+        return tuple(
+            Prompt(
+                each.name,
+                clean(each.title),
+                clean(each.description),
+                tuple(
+                    PromptArgument(arg.name, clean(arg.description), bool(arg.required)) for arg in each.arguments or ()
+                ),
+            )
+            for each in (await _all_pages(page))[0]
+        )
+
+    def _tool(self, tool: types.Tool) -> Tool:
+        """One tool as it is offered: characters that nobody sees are gone, everything else is the server's."""
+        hints = tool.annotations or types.ToolAnnotations()
+        offered = Tool(
+            name="",
+            server="",
+            original_name=tool.name,
+            title=self.clean(tool.title or hints.title),
+            description=self.clean(tool.description),
+            input_schema=cleaned_schema(tool.input_schema, self.clean),
+            output_schema=None if tool.output_schema is None else cleaned_schema(tool.output_schema, self.clean),
+            annotations=Annotations(
+                read_only=hints.read_only_hint,
+                destructive=hints.destructive_hint,
+                idempotent=hints.idempotent_hint,
+                open_world=hints.open_world_hint,
+            ),
+        )
+        return adopted(offered, self.config)
+
+    def clean(self, text: str | None) -> str:
+        """A text of the server without what nobody sees and without secrets."""
+        return self.redact(visible(text or ""))
+
+
+def adopted(tool: Tool, config: ServerConfig) -> Tool:
+    """A tool as it is offered by a server that is defined like this: what was stored may be of an older definition."""
+    name = offered_name(config.name, tool.original_name)
+    return replace(tool, name=name, server=config.name, server_id=config.id, trusted=config.trusted)
+
+
+async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:
+    """Everything on all pages, and whether that is all. A cursor that comes again ends the listing, and so do a hundred
+    pages.
     """
-    if client.server_capabilities.tools is None:
-        return ()
-    found: dict[str, Tool] = {}
+    found: list[_Item] = []
     cursors: set[str] = set()
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-        for each in page.tools:
-            tool = described(each, config)
-            if found.setdefault(tool.name, tool) is not tool:
-                log.warning("%s lists the tool %r twice, the first one counts", config.name, tool.name)
-        cursor = page.next_cursor
-        if cursor is None or cursor in cursors or len(found) >= _MOST_TOOLS:
+        items, cursor = await page(cursor)
+        found += items
+        if cursor is None or cursor in cursors:
+            return found[:_MOST], len(found) <= _MOST
+        if len(found) >= _MOST:
             break
         cursors.add(cursor)
-    return tuple(found.values())[:_MOST_TOOLS]
-
-
-def described(tool: types.Tool, config: ServerConfig) -> Tool:
-    """One tool as it is offered: characters that nobody sees are gone, everything else is the server's."""
-    hints = tool.annotations or types.ToolAnnotations()
-    return Tool(
-        name=offered_name(config.name, tool.name),
-        server=config.name,
-        original_name=tool.name,
-        title=visible(tool.title or hints.title or ""),
-        description=visible(tool.description or ""),
-        input_schema=visible_schema(tool.input_schema),
-        output_schema=None if tool.output_schema is None else visible_schema(tool.output_schema),
-        annotations=Annotations(
-            read_only=hints.read_only_hint,
-            destructive=hints.destructive_hint,
-            idempotent=hints.idempotent_hint,
-            open_world=hints.open_world_hint,
-        ),
-        trusted=config.trusted,
-    )
+    return found[:_MOST], False

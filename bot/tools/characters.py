@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?")
@@ -42,23 +43,23 @@ def storable_json(value: Any) -> Any:
             return value
 
 
-def visible_schema(schema: Any) -> Any:
-    """A JSON Schema with its titles and descriptions made visible; values that arguments are compared with stay."""
+def cleaned_schema(schema: Any, clean: Callable[[str], str]) -> Any:
+    """A JSON Schema with its titles and descriptions cleaned; values that arguments are compared with stay."""
     match schema:
         case list():
-            return [visible_schema(each) for each in schema]
+            return [cleaned_schema(each, clean) for each in schema]
         case dict():
-            return {key: _visible_entry(key, value) for key, value in schema.items()}
+            return {key: _cleaned_entry(key, value, clean) for key, value in schema.items()}
         case _:
             return schema
 
 
-def _visible_entry(key: str, value: Any) -> Any:
+def _cleaned_entry(key: str, value: Any, clean: Callable[[str], str]) -> Any:
     if key in _LITERAL:
         return value
     if key in _DESCRIBING and isinstance(value, str):
-        return visible(value)
-    return visible_schema(value)
+        return clean(value)
+    return cleaned_schema(value, clean)
 
 
 def _hidden(char: str) -> bool:

@@ -9,30 +9,25 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, Transport
+from bot.tools.addresses import is_address
+from bot.tools.unusable import Unusable, header_fits
 
 KNOWN_KEYS = frozenset(
     (
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "tool_timeout", "disabled",
+        "title", "description", "auto_connect",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER", "LANG", "TZ"))
+_SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
+_PLAIN_WORD = re.compile(r"[a-z]{1,11}")
+"""`always` is a setting: hidden wherever it comes up, it would garble every answer."""
 _LATER = frozenset(("sse", "jsonrpc_http", "auto"))
 _LONGEST_TIMEOUT = 3600.0
-
-
-class Unusable(Exception):
-    """The entry cannot be used: `cause` is a sentence, `fix` an order without its full stop."""
-
-    def __init__(self, cause: str, fix: str) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.fix = fix
 
 
 class Entry:
@@ -73,12 +68,14 @@ class Entry:
             raise self._wrong(key, "an object of texts")
         return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", each)) for name, each in value.items()}
 
-    def flag(self, key: str) -> bool:
-        """True or false; false if absent."""
+    def flag(self, key: str, default: bool = False) -> bool:
+        """True or false."""
         value = self._values.get(key)
-        if value is not None and not isinstance(value, bool):
+        if value is None:
+            return default
+        if not isinstance(value, bool):
             raise self._wrong(key, "true or false")
-        return bool(value)
+        return value
 
     def seconds(self, key: str, default: float) -> float:
         """A time in seconds, more than nothing and at most an hour."""
@@ -111,7 +108,7 @@ class Entry:
                     f"Server {self.name!r} needs the environment variable {name} for {key!r}, which is not set.",
                     f"set {name} or write ${{{name}:-default}}",
                 )
-            if name not in _NOT_SECRET:
+            if _SOUNDS_SECRET.search(name) or not (name in _NOT_SECRET or _PLAIN_WORD.fullmatch(value)):
                 self.secrets.add(value)
             return value
 
@@ -135,6 +132,9 @@ def server_config(entry: Entry) -> ServerConfig | None:
         auto_context_tool=entry.text("auto_context_tool"),
         connect_timeout=entry.seconds("connect_timeout", defaults.connect_timeout),
         tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
+        title=entry.text("title"),
+        description=entry.text("description"),
+        auto_connect=entry.flag("auto_connect", defaults.auto_connect),
     )
 
 
@@ -173,15 +173,10 @@ def _stdio(entry: Entry) -> Transport:
 
 def _http(entry: Entry) -> Transport:
     url = entry.filled("url")
-    try:
-        address = urlsplit(url)
-        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        usable = False
-    if not usable or any(char.isspace() for char in url):
+    if not is_address(url):
         raise Unusable(f"Server {entry.name!r}: 'url' is not an http or https address.", "write https://host/path")
     headers = entry.filled_map("headers")
     for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+        if not header_fits(name, value):
             raise Unusable(f"Server {entry.name!r}: 'headers.{name}' is not a valid header.", "use plain ASCII text")
     return HttpTransport(url, headers)

@@ -11,31 +11,25 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from bot.domain.servers import ServerConfig
+from bot.domain.servers import ServerConfig, ServerEntry, StdioTransport
 from bot.errors import SettingsError
-from bot.tools.config_entry import KNOWN_KEYS, Entry, Unusable, server_config
+from bot.tools.config_entry import KNOWN_KEYS, Entry, server_config
+from bot.tools.unusable import Unusable
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECTIONS = ("mcpServers", "servers")
 
 
-class ServerProblem(NamedTuple):
-    """A server that cannot be used as it is configured; `sentence` has cause and fix."""
-
-    name: str
-    sentence: str
-
-
 @dataclass(frozen=True, slots=True)
 class ServersFile:
-    """What the file says. `secrets` are values that came from the environment and must never be shown."""
+    """What the file says. An entry that cannot be used has its `problem` and neither command nor address. The `secrets`
+    of an entry are the values in it that came from the environment.
+    """
 
-    servers: tuple[ServerConfig, ...] = ()
-    problems: tuple[ServerProblem, ...] = ()
+    entries: tuple[ServerEntry, ...] = ()
     warnings: tuple[str, ...] = ()
-    secrets: frozenset[str] = frozenset()
 
 
 def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
@@ -56,20 +50,18 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
         ) from error
     warnings: list[str] = []
     section = _section(path, _parsed(path, text, warnings), warnings)
-    servers: list[ServerConfig] = []
-    problems: list[ServerProblem] = []
-    secrets: set[str] = set()
+    entries: list[ServerEntry] = []
     for name, value in section.items():
         try:
             entry = _entry(name, value, environment)
             warnings += (f"{path}: server {name!r} has an unknown key {key!r}, it is ignored." for key in entry.unknown)
             config = server_config(entry)
         except Unusable as unusable:
-            problems.append(ServerProblem(name, f"{unusable.cause} Fix: {unusable.fix} (in {path})."))
+            problem = f"{unusable.cause} Fix: {unusable.fix} (in {path})."
+            entries.append(ServerEntry(ServerConfig(name, StdioTransport("")), problem=problem))
             continue
-        secrets |= entry.secrets
-        servers += () if config is None else (config,)
-    return ServersFile(tuple(servers), tuple(problems), tuple(warnings), frozenset(secrets))
+        entries += () if config is None else (ServerEntry(config, secrets=frozenset(entry.secrets)),)
+    return ServersFile(tuple(entries), tuple(warnings))
 
 
 def _parsed(path: Path, text: str, warnings: list[str]) -> Any:

@@ -1,19 +1,22 @@
 """The HTTP client under the MCP library: one failed request fails one call.
 
 Without it an error of one connection ends the library's client with everything in flight. It also notes, for the
-attempt that asked, the status of the answer and whether the request can have reached the server. Called by
-`transports`.
+attempt that asked, the status of the answer and whether the request can have reached the server. For a server that
+an admin has defined it connects to checked addresses only. Called by `transports` and the doctor.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import httpx2
 from mcp.types import CONNECTION_CLOSED
 
 from bot.tools import attempts
+from bot.tools.addresses import Allowances, Resolve, checked_addresses
 from bot.tools.attempts import Attempt
+from bot.tools.unusable import Unusable
 
 _NEVER_SENT = (
     httpx2.ConnectError,
@@ -28,19 +31,68 @@ _WRITE_SECONDS = 30.0
 _READ_SECONDS = 300.0
 
 
-def http_client(headers: Mapping[str, str], longest_call: float) -> httpx2.AsyncClient:
+def http_client(
+    headers: Mapping[str, str], longest_call: float, network: httpx2.AsyncBaseTransport
+) -> httpx2.AsyncClient:
     """A client that sends these headers. A silence of five minutes ends a stream, and never a call of
-    `longest_call` seconds. Proxies of the environment are not used.
+    `longest_call` seconds. Proxies of the environment are not used, redirects are not followed.
     """
     timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
-    return httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=_CallByCall())
+    return httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=_CallByCall(network))
+
+
+class Guarded(httpx2.AsyncBaseTransport):
+    """Connects to addresses that admins may use, and to no others: each request asks for the addresses behind its host,
+    checks all of them, and goes to one of those it has checked. What a name means a moment later does not matter.
+    """
+
+    def __init__(self, allowances: Allowances, resolve: Resolve) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
+        self._allowances = allowances
+        self._resolve = resolve
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request to a checked address of its host. Raises ConnectError if one of them must not be used."""
+        host = request.url.raw_host.decode("ascii")
+        port = request.url.port or (443 if request.url.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                addresses = await checked_addresses(host, port, self._allowances, self._resolve)
+        except Unusable as unusable:
+            raise httpx2.ConnectError(unusable.cause, request=request) from unusable
+        except TimeoutError as error:
+            raise httpx2.ConnectTimeout("the name was not resolved in time", request=request) from error
+        except OSError as error:
+            raise httpx2.ConnectError(f"the name is not known: {error.strerror}", request=request) from error
+        failure: httpx2.TransportError = httpx2.ConnectError("the name has no address", request=request)
+        for address in addresses:
+            try:
+                return await self._inner.handle_async_request(_sent_to(request, host, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+        await self._inner.aclose()
+
+
+def _sent_to(request: httpx2.Request, host: str, address: str) -> httpx2.Request:
+    """The same request at an address. Its Host header stays, and the certificate must still be the host's."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": host},
+    )
 
 
 class _CallByCall(httpx2.AsyncBaseTransport):
     """Turns a failed connection into an answer, and notes what happened."""
 
-    def __init__(self) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         attempt = attempts.current()

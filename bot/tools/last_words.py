@@ -57,7 +57,7 @@ class LastWords(asyncio.Protocol):
         self._ended.set()
 
     def _keep(self, raw: bytes) -> None:
-        line = visible(self._redact(raw.decode("utf-8", "replace"))).strip()[:_LINE_LENGTH]
+        line = self._redact(visible(raw.decode("utf-8", "replace"))).strip()[:_LINE_LENGTH]
         if line:
             self._lines.append(line)
             log.debug("%s: %s", self._server, line)

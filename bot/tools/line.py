@@ -38,6 +38,11 @@ class Line:
         """The owner waits for news and does nothing else."""
         return not (self._listing or self.stale or self.doubted)
 
+    @property
+    def listing(self) -> bool:
+        """The tools were asked for, and no answer has come."""
+        return self._listing
+
     def lose(self) -> None:
         """The other side has hung up, or is of no more use."""
         self.lost = True

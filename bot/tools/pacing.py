@@ -18,6 +18,8 @@ class Pacing:
     `nudge_after`: a call shortens the pause, but never below this.
     `patience`: how long a call waits for a connection that is being made.
     `settle`: the least time between two listings that a server's notifications cause.
+    `sign_in_pause`: before a server that does not know us is tried again without being asked to.
+    `farewell`: how long a connection that is replaced or given up waits for its running calls.
     `crowding`: how long a server that starts keeps others from starting, if there are many.
     """
 
@@ -31,6 +33,8 @@ class Pacing:
     patience: float = 5.0
     settle: float = 1.0
     crowding: float = 2.0
+    sign_in_pause: float = 900.0
+    farewell: float = 10.0
 
     def pause(self, failures: int, chance: float) -> float:
         """The wait after so many failures in a row (at least one). `chance` is a random number in [0, 1)."""

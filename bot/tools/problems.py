@@ -10,13 +10,15 @@ from http import HTTPStatus
 
 from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED
+from pydantic import ValidationError
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.tools.attempts import Attempt
-from bot.tools.redaction import address
+from bot.tools.redaction import Redaction, address
 from bot.tools.results import error_text
 
 _QUOTED_LINES = 3
+_LONGEST_SAYING = 500
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -64,7 +66,38 @@ def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> str:
     return f"The connection to server {config.name} was lost.{_quoted(words)} It is being made again."
 
 
-def connect_failure(config: ServerConfig, error: BaseException, attempt: Attempt, words: tuple[str, ...]) -> str:
+def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
+    """The sentence for a server that is connected and does not say what it offers."""
+    return f"Server {config.name} did not say what it offers: {_said(config, error, redact)}. Fix: look at its log."
+
+
+def failed_request(config: ServerConfig, what: str, error: Exception, redact: Redaction) -> tuple[str, str]:
+    """Cause and fix for a resource or prompt that was asked for and not given."""
+    if isinstance(error, TimeoutError):
+        limit = f"{config.tool_timeout:g} s"
+        return f"Server {config.name} did not give {what} within {limit}.", "try again later, or look at its log"
+    return (
+        f"Server {config.name} did not give {what}: {_said(config, error, redact)}.",
+        "check the name and what it needs",
+    )
+
+
+def _said(config: ServerConfig, error: Exception, redact: Redaction) -> str:
+    match error:
+        case TimeoutError():
+            return f"no answer within {config.connect_timeout:g} s"
+        case MCPError():
+            said = error_text(error).removeprefix("Error calling MCP server: ")
+        case ValidationError():
+            return "its answer is not in the form that the protocol wants"
+        case _:
+            said = f"{type(error).__name__}: {error}"
+    return redact(said)[:_LONGEST_SAYING].rstrip(". ")
+
+
+def connect_failure(
+    config: ServerConfig, error: BaseException, attempt: Attempt, words: tuple[str, ...], redact: Redaction
+) -> str:
     """The sentence for an error that ended a connection or kept it from being made."""
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
@@ -73,11 +106,12 @@ def connect_failure(config: ServerConfig, error: BaseException, attempt: Attempt
         case StdioTransport() as process:
             known = _process_failure(config.name, process, cause, words)
         case HttpTransport(url=url):
-            known = _http_failure(config.name, url, attempt)
+            known = _http_failure(config, url, attempt)
     if known:
         return known
     said = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
-    return f"Server {config.name} could not be used: {said[:500].rstrip('.')}. Fix: check that it is an MCP server."
+    said = redact(said)[:_LONGEST_SAYING].rstrip(".")
+    return f"Server {config.name} could not be used: {said}. Fix: check that it is an MCP server."
 
 
 def _process_failure(server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]) -> str:
@@ -91,11 +125,17 @@ def _process_failure(server: str, process: StdioTransport, cause: BaseException,
     return ""
 
 
-def _http_failure(server: str, url: str, attempt: Attempt) -> str:
+def _http_failure(config: ServerConfig, url: str, attempt: Attempt) -> str:
+    server = config.name
     if attempt.failure:
         return (
             f"Server {server} cannot be reached at {address(url)}: {attempt.failure.rstrip('.')}. "
             f"Fix: start it, or correct its url."
+        )
+    if attempt.status in (401, 403) and not config.from_file:
+        return (
+            f"Server {server} does not let the bot in: {status_phrase(attempt.status)}. "
+            f"Fix: set its secret again, or correct its type of authentication."
         )
     if attempt.status is not None and attempt.status >= 400:
         said = refused_status(server, attempt.status)

@@ -1,32 +1,70 @@
 """Known secrets, and text without them.
 
-Built once by the toolbox from what the operator configured; used on everything that is shown, stored or logged about
-a server that is not a tool's own answer.
+One redaction is shared by everything that can show a text: the toolbox teaches it every secret before a server is
+told it, and the composition root hangs it into the log.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import SplitResult, quote, quote_plus, unquote, urlsplit
 
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, Transport
+from bot.domain.servers import HttpTransport, ServerConfig, ServerState, StdioTransport, Transport
 
 _SHORTEST = 6
 """Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
+_NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
+_SHORTEST_LINE = 16
+"""Of a secret in several lines, a key for instance, each line is one that is at least so long: logs come in lines."""
 
 
 class Redaction:
-    """A function from text to text in which every known secret reads `***`."""
+    """A function from text to text in which every known secret reads `***`, also as JSON and addresses spell it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets = sorted({each for each in secrets if len(each) >= _SHORTEST}, key=len, reverse=True)
+        self._secrets: tuple[str, ...] = ()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Hide these, too, from now on. What was a secret once stays one."""
+        known = {*self._secrets, *(spelled for secret in secrets for spelled in _spellings(secret))}
+        self._secrets = tuple(sorted(known, key=lambda each: (-len(each), each)))
 
     def __call__(self, text: str) -> str:
         """The text without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+    def json(self, value: Any) -> Any:
+        """A JSON value with every text in it without secrets."""
+        match value:
+            case str():
+                return self(value)
+            case list() | tuple():
+                return [self.json(each) for each in value]
+            case dict():
+                return {self(str(key)): self.json(each) for key, each in value.items()}
+            case _:
+                return value
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    secret = secret.strip()
+    if len(secret) < _SHORTEST:
+        return
+    lines = (line.strip() for line in secret.splitlines()) if "\n" in secret else ()
+    for part in (secret, *(line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))):
+        yield part
+        yield json.dumps(part)[1:-1]
+        yield json.dumps(part, ensure_ascii=False)[1:-1]
+        yield quote(part)
+        yield quote(part, safe="")
+        yield quote_plus(part)
 
 
 def secrets_of(config: ServerConfig) -> Iterator[str]:
@@ -35,28 +73,41 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
     """
     match config.transport:
         case HttpTransport(url=url, headers=headers):
-            for value in headers.values():
+            for value in (value for name, value in headers.items() if name.lower() not in _NOT_SECRET):
                 yield value
                 yield value.rpartition(" ")[2]
-            parts = urlsplit(url)
+            parts = _parts(url)
             yield parts.query
             yield parts.password or ""
+            yield unquote(parts.password or "")
+            if parts.password:
+                # This is how it is sent (RFC 7617).
+                pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()
+                yield base64.b64encode(pair).decode("ascii")
         case _:
             return
 
 
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
 def address(url: str) -> str:
     """An address without what may be secret in it: credentials, query and fragment."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def shown(config: ServerConfig, redact: Redaction) -> ServerConfig:
-    """A server's definition as people may see it: no header, no environment, no secret in command or address."""
+def shown(state: ServerState, redact: Redaction) -> ServerState:
+    """How a server stands, as people may see it: no header, no environment, no secret in command or address."""
+    config = state.config
     transport: Transport
     match config.transport:
         case StdioTransport(command=command, args=args, cwd=cwd):
             transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd)
         case HttpTransport(url=url):
             transport = HttpTransport(redact(address(url)))
-    return replace(config, transport=transport)
+    return replace(state, config=replace(config, transport=transport), problem=redact(state.problem))

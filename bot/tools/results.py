@@ -23,25 +23,25 @@ _ROOM_FOR_NOTE = 64
 
 
 def tool_result(call_id: str, answer: types.CallToolResult, redact: Redaction) -> ToolResult:
-    """The result of a call, one text part for each piece of content; what a failure says goes through `redact`.
+    """The result of a call, one text part for each piece of content, without secrets.
 
     Structured content is kept unless it alone is over the limit; where it came without text, its JSON is the text.
     Over the limit the texts become one, three quarters of it from the beginning and the rest from the end.
     """
-    texts = [storable(_text_of(block)) for block in answer.content]
-    structured = storable_json(answer.structured_content)
+    texts = [redact(storable(_text_of(block))) for block in answer.content]
+    structured = redact.json(storable_json(answer.structured_content))
     if structured is not None:
         spelled = json.dumps(structured, ensure_ascii=False)
         texts = texts if any(texts) else [spelled]
         structured = structured if len(spelled) <= TEXT_LIMIT else None
     if answer.is_error:
-        texts = [redact(text) for text in texts] if any(texts) else ["The tool failed and did not say why."]
-    return ToolResult(call_id, tuple(map(TextPart, _limited(texts))), is_error=answer.is_error, structured=structured)
+        texts = texts if any(texts) else ["The tool failed and did not say why."]
+    return ToolResult(call_id, tuple(map(TextPart, limited(texts))), is_error=answer.is_error, structured=structured)
 
 
 def failed_result(call_id: str, text: str) -> ToolResult:
     """A failure that the model can read."""
-    return ToolResult(call_id, tuple(map(TextPart, _limited([storable(text)]))), is_error=True)
+    return ToolResult(call_id, tuple(map(TextPart, limited([storable(text)]))), is_error=True)
 
 
 def error_text(error: MCPError) -> str:
@@ -66,7 +66,8 @@ def _text_of(block: types.ContentBlock) -> str:
             return f"[Link: {name} {uri}]"
 
 
-def _limited(texts: Iterable[str]) -> tuple[str, ...]:
+def limited(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts, or one text if they are too long: three quarters of it from the beginning, the rest from the end."""
     parts = tuple(texts)
     joined = "\n".join(parts)
     if len(joined) <= TEXT_LIMIT:

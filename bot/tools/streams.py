@@ -18,7 +18,7 @@ from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from bot.tools import attempts
 from bot.tools.answers import repaired
 
-_REPAIRED = ("tools/list", "tools/call")
+_REPAIRED = ("tools/list", "tools/call", "resources/list", "resources/templates/list", "prompts/list")
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """All MCP servers as one toolbox: the ports `Toolbox` and `ServerAdmin`.
 
-Built by the composition root. It connects to every server at once, hands out what is there, and routes each call to
-the server its tool belongs to.
+Built by the composition root. It keeps the servers it is told to, hands out what is there, and routes each call to the
+server its tool belongs to.
 """
 
 from __future__ import annotations
@@ -9,58 +9,78 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
+from bot.domain.capabilities import Piece, ServerCapabilities
+from bot.domain.checks import Check
 from bot.domain.messages import ToolCall
-from bot.domain.servers import ServerConfig, ServerState, ServerStatus, StdioTransport
+from bot.domain.servers import EVERYWHERE, ConnectPolicy, ServerEntry, ServerState, ServerStatus, Standing
 from bot.domain.tools import NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet, digest
-from bot.errors import NotFound
+from bot.errors import NotFound, ServerTrouble
 from bot.ports import CallContext
+from bot.tools.addresses import Allowances, Resolve, resolved
 from bot.tools.arguments import misfits
-from bot.tools.connection import Connection, Surroundings
+from bot.tools.connection import Connection, trouble
+from bot.tools.doctor import Doctor
+from bot.tools.kept import Kept, KeptServers
 from bot.tools.library_logs import contain_library_logs
 from bot.tools.pacing import Pacing
 from bot.tools.redaction import Redaction, secrets_of, shown
+from bot.tools.reports import OnSynced, OnSyncFailed, Reports
 from bot.tools.results import failed_result
+from bot.tools.session import Surroundings
 from bot.tools.turnstile import Turnstile
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 4
 """Servers that start at the same moment."""
+_GENTLE_SECONDS = 15.0
 
 
 class McpToolbox:
-    """The tools of all configured servers.
+    """The tools of all servers that are kept.
 
-    `problems` are servers that cannot be used as configured, with a sentence each. `first_wait` is how long, in
-    seconds from the start, an offer waits for servers that connect for the first time. `secrets` are never shown.
-    With `enabled=False` nothing is started and nothing is offered.
+    `entries` are the first ones; `follow` says which come later. `first_wait` is how long, in seconds from the start,
+    an offer waits for servers that connect for the first time. `redact` learns every secret. `allowances` limit what
+    admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it. With `enabled=False`
+    nothing is started and nothing is offered.
     """
 
     def __init__(
         self,
-        configs: Sequence[ServerConfig],
-        problems: Sequence[tuple[str, str]] = (),
+        entries: Sequence[ServerEntry] = (),
         *,
         enabled: bool = True,
+        policy: ConnectPolicy = ConnectPolicy.AUTO,
         first_wait: float = 10.0,
-        secrets: Iterable[str] = (),
+        redact: Redaction | None = None,
+        allowances: Allowances | None = None,
+        on_synced: OnSynced | None = None,
+        on_sync_failed: OnSyncFailed | None = None,
         pacing: Pacing | None = None,
         chance: Callable[[], float] = random.random,
+        resolve: Resolve = resolved,
     ) -> None:
+        pacing = pacing or Pacing()
         self._enabled = enabled
         self._first_wait = first_wait
         self._first_wait_ends = 0.0
-        used = sorted(configs, key=lambda config: config.name) if enabled else []
-        redact = Redaction((*secrets, *(secret for config in used for secret in secrets_of(config))))
-        self._redact = redact
-        self._problems = {name: redact(sentence) for name, sentence in problems} if enabled else {}
-        pacing = pacing or Pacing()
-        shared = Surroundings(Turnstile(_AT_ONCE, pacing.crowding), redact, pacing, chance)
-        self._connections = {config.name: Connection(config, shared) for config in used}
+        self._closed = False
+        self._shared = Surroundings(
+            Turnstile(_AT_ONCE, pacing.crowding),
+            Redaction() if redact is None else redact,
+            pacing,
+            chance,
+            allowances or Allowances(),
+            resolve,
+            Reports(on_synced, on_sync_failed),
+        )
+        self._servers = KeptServers(self._shared, policy)
+        self._doctor = Doctor(self._shared)
+        if enabled:
+            self._servers.follow(entries, _GENTLE_SECONDS)
 
     @property
     def enabled(self) -> bool:
@@ -68,103 +88,169 @@ class McpToolbox:
         return self._enabled
 
     async def start(self) -> None:
-        """Begin to connect to every server, and return at once."""
+        """Begin to connect to the servers that should be, and return at once."""
         contain_library_logs()
         self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
-        for connection in self._connections.values():
-            connection.start()
+        self._shared.reports.start()
+        self._servers.start()
 
-    async def close(self, limit: float = 15.0) -> None:
+    async def close(self, limit: float = _GENTLE_SECONDS) -> None:
         """End all connections and processes side by side, gently for `limit` seconds. Later calls are NotSent."""
-        await asyncio.gather(*(connection.close(limit) for connection in self._connections.values()))
+        self._closed = True
+        await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
+        await self._shared.reports.close(limit)
+
+    async def follow(self, entries: Sequence[ServerEntry]) -> None:
+        """Keep these servers and no others, from now on. Nothing is waited for here; the next offers wait for servers
+        that are new, as they do after the start.
+        """
+        if not self._enabled or self._closed:
+            return
+        before = {kept.connection for kept in self._servers}
+        self._servers.follow(entries, _GENTLE_SECONDS)
+        if self._first_wait_ends and any(kept.connection not in before for kept in self._servers):
+            self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
 
     async def settled(self) -> None:
-        """Wait until every server has been tried once, but only in the first seconds after the start."""
+        """Wait until every server that connects has been tried once, but only in the first seconds after the start."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._first_wait_ends):
-                for connection in self._connections.values():
-                    await connection.tried()
+                for kept in self._servers:
+                    if kept.connection is not None:
+                        await kept.connection.tried()
 
-    async def offer(self) -> ToolSet:
-        """What may be used now: the tools of all connected servers by name, and a sentence for each server that is
-        not there. Only the first seconds after the start are waited for.
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        """What may be used now in a workspace: the tools of its own servers and everybody's, by name, and a sentence
+        for each server that should be there and is not. Only the first seconds after the start are waited for.
         """
         await self.settled()
-        tools = self._offered()
+        servers = [kept for kept in self._servers if kept.config.workspace in (EVERYWHERE, workspace)]
+        tools = _by_name(servers)
         return ToolSet(
             tools=tools,
-            guidance=tuple(self._guidance()),
-            absent=(*(self._problems[name] for name in sorted(self._problems)), *self._absent()),
+            guidance=tuple(_guidance(servers)),
+            absent=tuple(self._absent(servers)),
             version=digest([[tool.name, tool.definition, tool.trusted] for tool in tools]),
         )
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. Arguments that do not fit its schema are told to the model and never sent."""
-        connection = self._connections.get(tool.server)
-        if connection is None:
+        kept = self._servers.get(tool.server_id)
+        if kept is None:
             return NotSent(f"There is no MCP server {tool.server}.")
+        if kept.connection is None:
+            return NotSent(kept.problem or f"Server {tool.server} is disabled.")
         wrong = misfits(tool.input_schema, call.arguments)
         if wrong:
             listed = "\n".join(f"- {each}" for each in wrong)
             text = f"The arguments do not fit the tool, so nothing was sent. Correct them and call it again:\n{listed}"
-            return Returned(failed_result(call.id, text))
-        return await connection.call(tool, call, context)
+            return Returned(failed_result(call.id, self._shared.redact(text)))
+        return await kept.connection.call(tool, call, context)
 
     def servers(self) -> Sequence[ServerState]:
-        """Every configured server, by name and without its secrets. One whose configuration cannot be used has no
-        command and no address.
+        """Every server, by name and without its secrets. One whose definition cannot be read has no command and no
+        address.
         """
-        unusable = (
-            ServerState(ServerConfig(name, StdioTransport("")), ServerStatus.FAILED, problem)
-            for name, problem in self._problems.items()
-            if name not in self._connections
-        )
-        states = (
-            replace(connection.state, config=shown(connection.config, self._redact))
-            for connection in self._connections.values()
-        )
-        return sorted((*states, *unusable), key=lambda state: state.config.name)
+        return [self._shown(kept) for kept in self._servers]
 
-    def tools(self, server: str) -> Sequence[Tool]:
-        """The tools of one server as they are offered. Raises NotFound."""
-        if server in self._connections:
-            return [tool for tool in self._offered() if tool.server == server]
-        if server in self._problems:
-            return []
-        raise NotFound(f"There is no MCP server {server}.", "List the servers to see their names.")
+    def capabilities(self, server: str) -> ServerCapabilities:
+        """What a server offers, as far as it is known. Raises NotFound."""
+        kept = self._found(server)
+        return (kept.entry.synced if kept.connection is None else kept.connection.condition.synced).capabilities
 
-    def _offered(self) -> tuple[Tool, ...]:
-        """By name, so that the same tools give the same text. A name that two servers manage to have is the first
-        server's alone.
-        """
-        offered: dict[str, Tool] = {}
-        for connection in self._connections.values():
-            for tool in connection.tools:
-                if offered.setdefault(tool.name, tool) is not tool:
-                    log.debug("the tools of %s and %s have one name", offered[tool.name].server, tool.server)
-        return tuple(offered[name] for name in sorted(offered))
+    async def connect(self, server: str) -> ServerState:
+        """Connect now, or find that it is; how it stands then. Raises NotFound."""
+        kept = self._found(server)
+        if kept.connection is not None:
+            await kept.connection.connect()
+        return self._shown(self._servers.get(server) or kept)
 
-    def _guidance(self) -> Iterable[ServerGuidance]:
-        for connection in self._connections.values():
-            config = connection.config
-            if connection.state.status is not ServerStatus.CONNECTED:
+    async def sync(self, server: str) -> ServerCapabilities:
+        """Ask the server for everything it offers, and keep that. Raises NotFound and ServerTrouble."""
+        return await self._connection(server).sync()
+
+    async def sync_all(self) -> None:
+        """The same for every connected server, side by side; who cannot answer is reported and no more."""
+        connected = [
+            kept.connection
+            for kept in self._servers
+            if kept.connection is not None and kept.state.status is ServerStatus.CONNECTED
+        ]
+        await asyncio.gather(*map(_synced, connected))
+
+    def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
+        """Look whether a server could be used, step by step; it need not be kept."""
+        self._shared.redact.learn((*entry.secrets, *secrets_of(entry.config)))
+        return self._doctor.verify(entry)
+
+    def examine(self, server: str) -> AsyncGenerator[Check, None]:
+        """The same for a kept one, and how its tools and last calls stand. Raises NotFound at once."""
+        return self._doctor.examine(self._found(server))
+
+    async def read(self, server: str, uri: str) -> Sequence[Piece]:
+        """Read a resource. Raises NotFound and ServerTrouble."""
+        return await self._connection(server).read(uri)
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+        """Have a prompt written out. Raises NotFound and ServerTrouble."""
+        return await self._connection(server).prompt(name, arguments)
+
+    def _shown(self, kept: Kept) -> ServerState:
+        return shown(kept.state, self._shared.redact)
+
+    def _found(self, server: str) -> Kept:
+        kept = self._servers.get(server)
+        if kept is None:
+            raise NotFound("There is no such MCP server.", "List the servers to see which there are.")
+        return kept
+
+    def _connection(self, server: str) -> Connection:
+        kept = self._found(server)
+        if kept.connection is None:
+            raise trouble(kept.problem or f"Server {kept.config.name} is disabled. Fix: enable it first.")
+        return kept.connection
+
+    def _absent(self, servers: Iterable[Kept]) -> Iterable[str]:
+        for kept in servers:
+            name, status = kept.config.name, kept.state.status
+            if kept.entry.standing is Standing.DISABLED or (
+                kept.connection is not None and kept.connection.condition.offering
+            ):
                 continue
-            wanted = (tool.name for tool in connection.tools if tool.original_name == config.auto_context_tool)
-            guidance = ServerGuidance(
-                config.name, config.system_instruction, config.response_instruction, next(wanted, "")
-            )
-            if guidance != ServerGuidance(config.name):
-                yield guidance
-
-    def _absent(self) -> Iterable[str]:
-        for connection in self._connections.values():
-            state = connection.state
-            match state.status:
-                case ServerStatus.CONNECTED:
-                    continue
-                case ServerStatus.CLOSED:
-                    yield f"Server {state.config.name} is closed, because the program is ending."
+            match status:
+                case ServerStatus.DISCONNECTED if self._closed:
+                    yield f"Server {name} is closed, because the program is ending."
+                case ServerStatus.DISCONNECTED:
+                    yield f"Server {name} is disconnected. Fix: an admin can connect it again."
+                case ServerStatus.PENDING if kept.connection is not None and not kept.connection.started:
+                    yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
                 case _:
-                    yield (
-                        state.problem or f"Server {state.config.name} is still connecting. Fix: ask again in a moment."
-                    )
+                    yield kept.state.problem or f"Server {name} is still connecting. Fix: ask again in a moment."
+
+
+async def _synced(connection: Connection) -> None:
+    with suppress(ServerTrouble):
+        await connection.sync()
+
+
+def _by_name(servers: Iterable[Kept]) -> tuple[Tool, ...]:
+    """All tools by name, so that the same tools give the same text. A name that two servers manage to have is the
+    first server's alone.
+    """
+    offered: dict[str, Tool] = {}
+    for kept in servers:
+        for tool in kept.tools:
+            if offered.setdefault(tool.name, tool) is not tool:
+                log.debug("the tools of %s and %s have one name", offered[tool.name].server, tool.server)
+    return tuple(offered[name] for name in sorted(offered))
+
+
+def _guidance(servers: Iterable[Kept]) -> Iterable[ServerGuidance]:
+    for kept in servers:
+        config = kept.config
+        if kept.connection is None or not kept.connection.condition.offering:
+            continue
+        wanted = (tool.name for tool in kept.tools if tool.original_name == config.auto_context_tool)
+        guidance = ServerGuidance(config.name, config.system_instruction, config.response_instruction, next(wanted, ""))
+        if guidance != ServerGuidance(config.name):
+            yield guidance

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import httpx2
 from mcp import StdioServerParameters, stdio_client
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
-from bot.tools.http_client import http_client
+from bot.tools.addresses import Allowances, Resolve
+from bot.tools.http_client import Guarded, http_client
 from bot.tools.last_words import LastWords
 from bot.tools.streams import watched
 
@@ -24,16 +26,21 @@ _LARGEST_EVENT = 8 * 1024 * 1024
 
 
 def opened(
-    config: ServerConfig, words: LastWords, on_end: Callable[[], None]
+    config: ServerConfig, words: LastWords, on_end: Callable[[], None], allowances: Allowances, resolve: Resolve
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """The way to a server, open within the block. `words` takes what a process says before it dies; `on_end` is
-    called when the other side has hung up.
+    called when the other side has hung up. The `allowances` limit servers that are not the operator's.
     """
     match config.transport:
         case StdioTransport() as process:
             return watched(_stdio(process, words), on_end)
         case HttpTransport() as endpoint:
-            return watched(_http(endpoint, config.tool_timeout), on_end)
+            return watched(_http(endpoint, config.tool_timeout, network(config, allowances, resolve)), on_end)
+
+
+def network(config: ServerConfig, allowances: Allowances, resolve: Resolve) -> httpx2.AsyncBaseTransport:
+    """The network as this server may be reached on it."""
+    return httpx2.AsyncHTTPTransport() if config.from_file else Guarded(allowances, resolve)
 
 
 @asynccontextmanager
@@ -59,9 +66,11 @@ def child_environment(process: StdioTransport) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _http(endpoint: HttpTransport, longest_call: float) -> AsyncIterator[TransportStreams]:
+async def _http(
+    endpoint: HttpTransport, longest_call: float, below: httpx2.AsyncBaseTransport
+) -> AsyncIterator[TransportStreams]:
     async with (
-        http_client(endpoint.headers, longest_call) as client,
+        http_client(endpoint.headers, longest_call, below) as client,
         streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=_LARGEST_EVENT) as streams,
     ):
         yield streams

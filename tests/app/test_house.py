@@ -94,7 +94,7 @@ async def test_a_policy_under_a_misspelt_name_and_an_unknown_key_are_warned_of(
     (folder / "policy.toml").write_text("[servers.ntoes]\n", encoding="utf-8")
     async with opened(mcp_servers_file="servers.json", policy_file="policy.toml"):
         pass
-    warnings = [record.getMessage() for record in caplog.records if record.name == "bot.app.house"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "bot.app.operator_files"]
     assert warnings == [
         "policy.toml has policies for 'ntoes', which is no enabled server of servers.json",
         "servers.json: server 'notes' has an unknown key 'comand', it is ignored.",

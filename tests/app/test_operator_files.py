@@ -100,8 +100,8 @@ def test_the_environment_is_filled_in_and_remembered_as_secret(folder: Path, mon
     monkeypatch.setenv("NOTES_TOKEN", "a-token")
     text = '{"mcpServers": {"notes": {"command": "serve", "args": ["${NOTES_TOKEN}"]}}}'
     (folder / "servers.json").write_text(text, encoding="utf-8")
-    servers = read_operator_files(read_settings(mcp_servers_file="servers.json")).servers
-    assert servers.secrets == {"a-token"}
+    (entry,) = read_operator_files(read_settings(mcp_servers_file="servers.json")).servers.entries
+    assert entry.secrets == {"a-token"}
 
 
 def test_policies_of_servers_that_do_not_exist_are_strangers(folder: Path) -> None:
@@ -123,5 +123,7 @@ def test_variables_of_the_servers_file_may_stand_in_the_env_file(
     server = {"url": "https://${SEARCH_HOST}/mcp", "headers": {"Authorization": "Bearer ${SEARCH_TOKEN}"}}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"search": server}}))
     files = read_operator_files(read_settings(mcp_servers_file=tmp_path / "servers.json"))
-    (config,) = files.servers.servers
-    assert config.transport == HttpTransport("https://search.example/mcp", {"Authorization": "Bearer from-the-process"})
+    (entry,) = files.servers.entries
+    assert entry.config.transport == HttpTransport(
+        "https://search.example/mcp", {"Authorization": "Bearer from-the-process"}
+    )

@@ -20,9 +20,9 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.tools import Annotations, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
-from bot.engine.admission import Admission
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
 from bot.storage.doorbell import listen
@@ -53,6 +53,9 @@ class Model:
 
     capabilities = Capabilities()
 
+    async def named(self, name: str) -> Model:
+        return self
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         await asyncio.sleep(random.uniform(0, 0.05))
         if request.messages[-1].role is Role.TOOL:
@@ -72,7 +75,7 @@ class World:
     def __init__(self, effects: Ledger) -> None:
         self._effects = effects
 
-    async def offer(self) -> ToolSet:
+    async def offer(self, workspace: str = "") -> ToolSet:
         return ToolSet((READ, WRITE, ASK))
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -114,8 +117,7 @@ def engine_on(url: str, folder: Path) -> tuple[PostgresDatabase, Engine]:
         Model(),
         World(Ledger(folder / "effects")),
         [Wall(Ledger(folder / "drawings"))],
-        admission=Admission(POLICIES),
-        signatories=Signatories(admins=frozenset({APPROVER.principal})),
+        rules=RuleBook(POLICIES, Signatories(admins=frozenset({APPROVER.principal}))),
     )
     return database, engine
 

@@ -1,31 +1,45 @@
-"""Servers for `/mcp` to talk about, in the test's hands."""
+"""A house of commands in memory: servers, stores and administration in the test's hands."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from bot.commands.mcp import McpCommands
+from bot.commands.parts import CommandParts, Difference, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import Invocation, Reply
-from bot.domain.conversations import Member
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus, StdioTransport
+from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, ServerCapabilities, Text
+from bot.domain.checks import Check, Finding
+from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.profiles import EVERY_TOOL
+from bot.domain.servers import (
+    HttpTransport,
+    ServerConfig,
+    ServerEntry,
+    ServerState,
+    ServerStatus,
+    Standing,
+    StdioTransport,
+)
 from bot.domain.tools import Annotations, Tool
-from bot.engine.policy import Policies, ServerPolicy
-from bot.errors import NotFound
-from bot.ports import ServerAdmin
+from bot.domain.views import TurnView
+from bot.errors import NotFound, ServerTrouble
+from tests.commands.stores import NOW, MemoryArchive, MemoryPolicies, MemoryProfiles, MemoryServers
 from tests.fakes.parts import ANA, BEN, HALL
 
 ADMIN = Member(ANA, platform_admin=True)
 GUEST = Member(BEN)
+OPERATOR = Member(Author("test", "op", "Op"), platform_admin=True)
 
 NOTES = ServerConfig("notes", StdioTransport("python", ("-m", "notes")), trusted=True)
 WEB = ServerConfig("web-search", HttpTransport("https://search.example/mcp"))
 
 
-def tool(server: str, name: str, **more: object) -> Tool:
-    return Tool(f"{server}__{name}", server, name, **more)  # type: ignore[arg-type]
+def tool(server: ServerConfig | str, name: str, **more: object) -> Tool:
+    slug = server if isinstance(server, str) else server.name
+    server_id = f"file:{slug}" if isinstance(server, str) else server.id
+    return Tool(f"{slug}__{name}", slug, name, server_id=server_id, **more)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -34,20 +48,180 @@ class Servers:
 
     states: list[ServerState] = field(default_factory=list)
     offered: list[Tool] = field(default_factory=list)
+    prompts: dict[str, tuple[Prompt, ...]] = field(default_factory=dict)
+    resources: dict[str, tuple[Resource, ...]] = field(default_factory=dict)
     enabled: bool = True
     after_a_while: list[ServerState] | None = None
+    checks: list[Check] = field(default_factory=lambda: [Check("Reached", Finding.WELL, "", "", 0.082)])
+    done: list[tuple[str, ...]] = field(default_factory=list)
+    trouble: str = ""
 
     async def settled(self) -> None:
         if self.after_a_while is not None:
             self.states = self.after_a_while
 
-    def servers(self) -> Sequence[ServerState]:
-        return self.states
+    async def follow(self, entries: Sequence[ServerEntry]) -> None:
+        raise NotImplementedError
 
-    def tools(self, server: str) -> Sequence[Tool]:
-        if server not in [state.config.name for state in self.states]:
+    def servers(self) -> Sequence[ServerState]:
+        return sorted(self.states, key=lambda state: state.config.name)
+
+    def capabilities(self, server: str) -> ServerCapabilities:
+        self._known(server)
+        return ServerCapabilities(
+            tuple(each for each in self.offered if each.server_id == server),
+            self.resources.get(server, ()),
+            (),
+            self.prompts.get(server, ()),
+        )
+
+    async def connect(self, server: str) -> ServerState:
+        self.done.append(("connect", server))
+        return self._known(server)
+
+    async def sync(self, server: str) -> ServerCapabilities:
+        self.done.append(("sync", server))
+        if self.trouble:
+            raise ServerTrouble(self.trouble, "start it")
+        return self.capabilities(server)
+
+    async def sync_all(self) -> None:
+        raise NotImplementedError
+
+    async def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
+        self.done.append(("verify", entry.config.id))
+        for check in self.checks:
+            yield check
+
+    async def examine(self, server: str) -> AsyncGenerator[Check, None]:
+        self.done.append(("examine", server))
+        self._known(server)
+        for check in self.checks:
+            yield check
+
+    async def read(self, server: str, uri: str) -> Sequence[Piece]:
+        self.done.append(("read", server, uri))
+        if self.trouble:
+            raise ServerTrouble(self.trouble)
+        return [Text(uri, "**what it says**")]
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+        self.done.append(("prompt", server, name, str(dict(arguments))))
+        return [Text("user", f"Write about {arguments.get('topic', 'it')}.")]
+
+    def _known(self, server: str) -> ServerState:
+        found = next((state for state in self.states if state.config.id == server), None)
+        if found is None:
             raise NotFound("There is no such server.")
-        return [each for each in self.offered if each.server == server]
+        return found
+
+
+@dataclass
+class Office:
+    """Commands over memory. `refresh` makes the servers follow the store, as the house does."""
+
+    servers: Servers = field(default_factory=Servers)
+    store: MemoryServers = field(default_factory=MemoryServers)
+    policies: MemoryPolicies = field(default_factory=MemoryPolicies)
+    profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
+    archive: MemoryArchive = field(default_factory=MemoryArchive)
+    named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
+    """The operator's policies, by slug and tool."""
+    views: dict[str, list[TurnView]] = field(default_factory=dict)
+    news: Difference = Difference()
+    objections: str = ""
+    allowed_names: frozenset[str] = frozenset()
+    refreshed: int = 0
+    reloaded: int = 0
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
+        status = {
+            Standing.ON: ServerStatus.CONNECTED,
+            Standing.DISABLED: ServerStatus.DISABLED,
+            Standing.DISCONNECTED: ServerStatus.DISCONNECTED,
+        }
+        of_file = [state for state in self.servers.states if state.config.from_file]
+        of_store = [ServerState(each.config, status[each.standing]) for each in self.store.kept.values()]
+        self.servers.states = [*of_file, *of_store]
+
+    async def difference(self) -> Difference:
+        return self.news
+
+    async def reload(self) -> Difference:
+        self.reloaded += 1
+        return self.news
+
+    def objection(self, config: ServerConfig) -> str:
+        return self.objections
+
+    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
+        rules = {(rule.server, rule.tool): rule.policy for rule in self.policies.kept.values()}
+        own = rules.get((tool.server_id, tool.original_name), rules.get((tool.server_id, EVERY_TOOL)))
+        return own or self.named.get((tool.server, tool.original_name), ApprovalPolicy.ASK_USER)
+
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        return self.views.get(str(conversation), [])[-limit:]
+
+    @property
+    def registry(self) -> CommandRegistry:
+        return CommandRegistry(
+            CommandParts(
+                self.servers,
+                self,
+                Rights(lambda member: member.platform_admin, lambda member: member == OPERATOR, "test:ana"),
+                self.store,
+                self.policies,
+                self.profiles,
+                self.archive,
+                self.recent,
+                file="config/mcp_servers.json",
+                allowed_names=self.allowed_names,
+                clock=lambda: NOW,
+            )
+        )
+
+    async def answers(
+        self,
+        *words: str,
+        member: Member = ADMIN,
+        where: ConversationKey = HALL,
+        hidden_input: bool = False,
+    ) -> list[Reply | Form]:
+        command, *rest = words
+        request = Invocation(command, tuple(rest), member, where, hidden_input)
+        return [answer async for answer in self.registry.handle(request)]
+
+    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
+        """The last reply to a command line without its slash."""
+        reply = (await self.answers(*line.split(), member=member, where=where))[-1]
+        assert isinstance(reply, Reply), reply
+        return reply
+
+    async def form(self, line: str, member: Member = ADMIN, *, hidden_input: bool = False) -> Form:
+        form = (await self.answers(*line.split(), member=member, hidden_input=hidden_input))[-1]
+        assert isinstance(form, Form), form
+        return form
+
+    async def submit(
+        self, form: Form, fields: Mapping[str, str], member: Member = ADMIN, *, hidden_input: bool = False
+    ) -> Reply | Form:
+        """Send a form back as a platform does: what it carried, what stood in it, what was filled in."""
+        present = {each.name: each.value for each in form.fields}
+        filled = {**form.carried, **present, **fields}
+        request = Submission(form.id, filled, member, HALL, hidden_input)
+        return [answer async for answer in self.registry.handle(request)][-1]
+
+
+def office() -> Office:
+    """A house with the two servers of the operator's file."""
+    return Office(
+        two_servers(),
+        named={
+            ("notes", "list"): ApprovalPolicy.ALWAYS_ALLOW,
+            ("notes", "delete"): ApprovalPolicy.ALWAYS_DENY,
+        },
+    )
 
 
 def two_servers() -> Servers:
@@ -63,23 +237,36 @@ def two_servers() -> Servers:
             ),
             tool("notes", "delete", annotations=Annotations(destructive=True), trusted=True),
         ],
+        prompts={NOTES.id: (Prompt("summary", "Sum up", "", (PromptArgument("topic", "", required=True),)),)},
+        resources={NOTES.id: (Resource("notes://1", "first"),)},
     )
 
 
-def registry(servers: ServerAdmin) -> CommandRegistry:
-    """All commands, under a policy that lets `notes__list` run and forbids `notes__delete`."""
-    named = {"list": ApprovalPolicy.ALWAYS_ALLOW, "delete": ApprovalPolicy.ALWAYS_DENY}
-    policies = Policies(servers={"notes": ServerPolicy(named)})
-    mcp = McpCommands(
-        servers, lambda tool: policies.of(tool.server, tool.original_name), lambda member: member.platform_admin
-    )
-    return CommandRegistry(mcp)
+def registry(servers: Servers) -> CommandRegistry:
+    """All commands over these servers, with stores that are empty."""
+    held = office()
+    held.servers = servers
+    return held.registry
 
 
-async def ask(servers: ServerAdmin, line: str, member: Member = ADMIN) -> Reply:
-    """The last reply to a command line without its slash."""
-    command, *words = line.split()
-    replies = [reply async for reply in registry(servers).handle(Invocation(command, tuple(words), member, HALL))]
-    reply = replies[-1]
+async def with_jira(member: Member = ADMIN) -> Office:
+    """A house in which an admin of the workspace has added `jira`, with a secret and one tool that writes."""
+    held = office()
+    line = "mcp add jira --url https://jira.example/mcp --auth api_key --secret env:JIRA_TOKEN"
+    reply = (await held.answers(*line.split(), member=member))[-1]
     assert isinstance(reply, Reply)
-    return reply
+    assert not reply.failed
+    jira = next(iter(held.store.kept.values())).config
+    held.servers.offered.append(tool(jira, "create_issue"))
+    held.store.audit.clear()
+    held.servers.done.clear()
+    held.refreshed = 0
+    return held
+
+
+def config_of(held: Office, name: str) -> ServerConfig:
+    return next(each.config for each in held.store.kept.values() if each.config.name == name)
+
+
+def elsewhere(config: ServerConfig) -> ServerConfig:
+    return replace(config, workspace="test:other")

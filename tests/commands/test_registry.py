@@ -2,58 +2,79 @@
 
 from __future__ import annotations
 
-from bot.domain.commands import Invocation, Reply, Submission
-from tests.commands.servers import ADMIN, Servers, ask, registry, two_servers
+from bot.commands.registry import CommandRegistry
+from bot.domain.commands import Reply, Submission, Verb
+from tests.commands.servers import ADMIN, Servers, office, registry, two_servers, with_jira
 from tests.fakes.parts import HALL
 
-
-async def test_a_command_is_found_by_its_name_and_given_its_words() -> None:
-    [reply] = [
-        reply async for reply in registry(two_servers()).handle(Invocation("mcp", ("show", "notes"), ADMIN, HALL))
-    ]
-    assert isinstance(reply, Reply)
-    assert reply.text == "MCP server `notes`"
+ELSEWHERE = HALL.parse("test:other:hall:1")
 
 
 async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant() -> None:
-    reply = await ask(two_servers(), "mpc list")
+    reply = await office().ask("mpc list")
     assert reply.failed
-    assert reply.text == "There is no such command. Did you mean `/mcp`? What there is: `/mcp`."
+    assert reply.text.startswith("There is no such command. Did you mean `/mcp`?")
 
 
 async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> None:
-    reply = await ask(two_servers(), "profile")
-    assert reply.failed
-    assert reply.text == "There is no such command. What there is: `/mcp`."
+    reply = await office().ask("xyzzy")
+    assert reply.text == "There is no such command. What there is: `/mcp`, `/profile`, `/conversations`."
 
 
 async def test_a_form_that_nobody_opened_is_an_answer_and_no_exception() -> None:
-    [reply] = [reply async for reply in registry(Servers()).handle(Submission("add", {}, ADMIN, HALL))]
-    assert isinstance(reply, Reply)
-    assert reply.failed
-    assert "no longer open" in reply.text
+    for form in ("", "add", "mcp", "mcp list:1", "mcp add", "mcp edit:x:y:z", "profile set", "mcp secret set"):
+        answers = [each async for each in registry(Servers()).handle(Submission(form, {}, ADMIN, HALL))]
+        assert len(answers) == 1
+        assert not isinstance(answers[0], Reply) or answers[0].failed, form
 
 
-def test_completion_offers_whole_lines_with_the_names_of_servers() -> None:
+def test_completion_offers_verbs_then_servers_then_their_tools() -> None:
     commands = registry(two_servers())
-    assert commands.complete("") == [
-        "mcp list",
-        "mcp show",
-        "mcp tools",
-        "mcp help",
-        "mcp show notes",
-        "mcp show web-search",
-        "mcp tools notes",
-        "mcp tools web-search",
+    assert commands.complete("m", HALL) == ["mcp"]
+    assert commands.complete("mcp sh", HALL) == ["mcp show"]
+    assert commands.complete("mcp show ", HALL) == ["mcp show notes", "mcp show web-search"]
+    assert commands.complete("mcp tools w", HALL) == ["mcp tools web-search"]
+    assert commands.complete("mcp policy s", HALL) == ["mcp policy set"]
+    assert commands.complete("mcp policy set notes d", HALL) == [
+        "mcp policy set notes delete",
+        "mcp policy set notes deny",
     ]
-    assert commands.complete("mcp show ") == ["mcp show notes", "mcp show web-search"]
-    assert commands.complete("mcp tools w") == ["mcp tools web-search"]
-    assert commands.complete("mcp x") == commands.complete("profile") == []
+    assert commands.complete("mcp policy set notes add al", HALL) == ["mcp policy set notes add allow"]
+    assert commands.complete("mcp run notes a", HALL) == ["mcp run notes add"]
+    assert commands.complete("mcp resource notes n", HALL) == ["mcp resource notes notes://1"]
+    assert commands.complete("mcp prompt notes s", HALL) == ["mcp prompt notes summary"]
+    assert commands.complete("mcp add x --au", HALL) == [
+        "mcp add x --auth",
+        "mcp add x --auth-header",
+        "mcp add x --auto-context-tool",
+        "mcp add x --auto-connect",
+    ]
+    assert commands.complete("mcp add x --auth b", HALL) == ["mcp add x --auth basic"]
+    assert commands.complete("mcp x", HALL) == commands.complete("xyzzy ", HALL) == []
 
 
-def test_completion_knows_servers_that_came_later() -> None:
-    servers = Servers()
-    commands = registry(servers)
-    assert commands.complete("mcp show ") == []
-    servers.states = two_servers().states
-    assert commands.complete("mcp show n") == ["mcp show notes"]
+async def test_completion_knows_no_server_of_another_workspace_and_those_that_came_later() -> None:
+    held = await with_jira()
+    commands = held.registry
+    assert commands.complete("mcp show j", HALL) == ["mcp show jira"]
+    assert commands.complete("mcp show j", ELSEWHERE) == []
+    assert commands.complete("mcp tools n", ELSEWHERE) == ["mcp tools notes"]
+
+
+def test_verbs_fit_where_platforms_register_them() -> None:
+    """Discord: 25 entries a level, one level of groups, names of 32 characters, descriptions of 100
+    (platforms.md B).
+    """
+    commands: CommandRegistry = registry(Servers())
+    for verbs in commands.verbs.values():
+        entries = {verb.path.split()[0] for verb in verbs}
+        assert len(entries) <= 25
+        groups: dict[str, list[Verb]] = {}
+        for verb in verbs:
+            assert 1 <= len(verb.path.split()) <= 2
+            assert len(verb.summary) <= 100
+            assert all(len(each.name) <= 32 and each.hint and len(each.hint) <= 100 for each in verb.parameters)
+            groups.setdefault(verb.path.split()[0], []).append(verb)
+        for group in groups.values():
+            assert len(group) == 1 or all(" " in verb.path for verb in group)
+            assert len(group) <= 25

@@ -29,14 +29,17 @@ from tests.tools.boxes import (
     ANA,
     FAST,
     alive,
+    bad,
     call,
     call_with,
+    entries,
     error_text,
     named,
     raw,
     remote,
     started,
     text,
+    tools_of,
     unknown,
     unsent,
     until,
@@ -229,7 +232,7 @@ async def test_silent_servers_delay_neither_the_start_nor_one_another(peers: Pee
     good = await peers.serve("good", t=said("ok"))
     async with started(*(peer.config for peer in (*mute, good)), first_wait=0.1) as box:
         await until(lambda: all(peer.heard("server/discover") for peer in mute))
-        await until(lambda: box.tools("good"))
+        await until(lambda: tools_of(box, "good"))
         async with asyncio.timeout(1):
             offer = await box.offer()
         assert [tool.name for tool in offer.tools] == ["good__t"]
@@ -316,7 +319,7 @@ async def test_a_call_that_got_no_answer_in_time_may_have_happened(peers: Peers)
 
 async def test_a_call_that_finds_no_server_did_not_happen(peers: Peers) -> None:
     async with started(await peers.absent("s")) as box:
-        unsent(await call(Tool("s__t", "s", "t"), box))
+        unsent(await call(Tool("s__t", "s", "t", server_id="file:s"), box))
         unsent(await call(Tool("n__t", "nowhere", "t"), box))
 
 
@@ -341,7 +344,7 @@ async def test_a_cancelled_call_leaves_its_siblings_and_the_connection_alone(pee
 async def test_after_closing_nothing_is_left(peers: Peers) -> None:
     peer = await peers.serve(hangs={"do": "silence"})
     mute = await peers.serve("mute", mute=True)
-    box = McpToolbox([peer.config, mute.config, await peers.absent("absent")], pacing=FAST, first_wait=0.5)
+    box = McpToolbox(entries(peer.config, mute.config, await peers.absent("absent")), pacing=FAST, first_wait=0.5)
     await box.start()
     await box.offer()
     tool = named(box, "hangs")
@@ -366,7 +369,7 @@ async def empty(request: pytest.FixtureRequest) -> AsyncIterator[Toolbox]:
     config = ServerConfig("s", StdioTransport("no-such-command"))
     match request.param:
         case "switched off":
-            async with started(config, problems=[("bad", "Bad.")], enabled=False) as box:
+            async with started(config, bad("bad", "Bad."), enabled=False) as box:
                 yield box
         case "no servers":
             async with started() as box:

@@ -288,7 +288,7 @@ def test_nothing_that_matters_happens_twice_whatever_the_order_in_a_file(tmp_pat
             shutil.copy(tmp_path / "turns.db", copy)
             return SqliteLedger(copy)
 
-    _walk(InFile, examples=60, steps=60)
+    _walk(InFile, examples=30, steps=60)
 
 
 async def _migrated(folder: Path) -> None:

@@ -25,7 +25,7 @@ CONFIGURATION = (PROJECT / "docs" / "configuration.md").read_text(encoding="utf-
 _EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z]+|'[^'\n]*'))+")
+_COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z][a-z-]*|'[^'\n]*'))+")
 
 
 def _section(heading: str) -> str:

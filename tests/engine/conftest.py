@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.engine.admission import Admission
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.rules import RuleBook
 from bot.storage import schema
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
@@ -31,6 +31,8 @@ class House:
     policies: dict[str, ApprovalPolicy] = field(default_factory=dict)
     approval_seconds: float | None = 1800.0
     pauses: list[float] = field(default_factory=list)
+    rules: RuleBook | None = None
+    """Instead of those that `policies` make."""
 
     def engine(self, **changes: object) -> Engine:
         """A new engine, as after a restart."""
@@ -45,8 +47,8 @@ class House:
             await asyncio.sleep(min(seconds, 0.01))
 
         settings: dict[str, object] = {
-            "admission": Admission(policies, self.approval_seconds),
-            "signatories": Signatories(admins=frozenset({"test:ana"})),
+            "rules": self.rules or RuleBook(policies, Signatories(admins=frozenset({"test:ana"}))),
+            "approval_seconds": self.approval_seconds,
             "system_prompt": "Be useful.",
             "pause": pause,
             **changes,

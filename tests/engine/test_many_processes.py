@@ -17,9 +17,9 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine.admission import Admission
 from bot.engine.engine import Engine
-from bot.engine.policy import Policies, Signatories
+from bot.engine.policy import Signatories
+from bot.engine.rules import RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
 from bot.storage.doorbell import listen
@@ -73,8 +73,7 @@ class World:
             self.model,
             self.toolbox,
             [surface],
-            admission=Admission(Policies(), 1800.0),
-            signatories=Signatories(admins=frozenset({"test:ana"})),
+            rules=RuleBook(signatories=Signatories(admins=frozenset({"test:ana"}))),
         )
         yield Process(log, engine, surface)
         await database.close()

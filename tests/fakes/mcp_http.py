@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,12 +44,16 @@ class FakeEndpoint:
     on: dict[str, Reaction | Callable[[Message], Reaction]] = field(default_factory=dict)
     seen: list[tuple[dict[str, str], Message]] = field(default_factory=list)
     port: int = 0
+    capabilities: dict[str, Any] = field(default_factory=lambda: {"tools": {}})
+    """What it says it has, whatever it then answers."""
+    tls: ssl.SSLContext | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _held: dict[str, tuple[asyncio.Event, asyncio.Event]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/mcp"
 
     def methods(self) -> list[str]:
         """The methods that were asked for, in order."""
@@ -63,7 +68,7 @@ class FakeEndpoint:
 
     async def listen(self) -> None:
         """Listen, on the same port as before if there was one."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -74,11 +79,16 @@ class FakeEndpoint:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def hold(self, method: str, until: asyncio.Event) -> asyncio.Event:
+        """Answer a method only from that event on; the result is set when somebody waits for it."""
+        arrived = asyncio.Event()
+        self._held[method] = (arrived, until)
+        return arrived
+
     def speak_legacy(self, *tools: str, session: str = "s1") -> None:
         """React like a server of the 2025-11-25 protocol with these tools."""
-        capabilities: dict[str, Any] = {"tools": {}}
         info = {"name": "old", "version": "1"}
-        hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": self.capabilities, "serverInfo": info}
         self.on["server/discover"] = lambda m: error(m, -32601, "Method not found")
         self.on["initialize"] = lambda m: result(m, hello, {"mcp-session-id": session})
         self.on["notifications/initialized"] = Answer(202)
@@ -86,7 +96,7 @@ class FakeEndpoint:
 
     def speak_modern(self, *tools: str) -> None:
         """React like a server of the 2026-07-28 protocol with these tools."""
-        hello = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        hello = {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities}
         self.on["server/discover"] = lambda m: result(m, hello)
         self.on["tools/list"] = lambda m: result(m, {"tools": [tool(name) for name in tools]})
 
@@ -108,6 +118,10 @@ class FakeEndpoint:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         message: Message = json.loads(body) if body else {"method": start.split()[0]}
         self.seen.append((headers, message))
+        if message.get("method") in self._held:
+            arrived, until = self._held[message["method"]]
+            arrived.set()
+            await until.wait()
         reaction = self.on.get(message.get("method", ""), Answer(404))
         if callable(reaction):
             reaction = reaction(message)

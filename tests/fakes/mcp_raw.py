@@ -6,6 +6,7 @@ It uses no MCP library, so it starts fast and can say what a well-behaved server
     probe      "answer" | "exit" | "silence": what it does with `server/discover`
     listings   successive listings of its tools; each is a list of pages, each page a `tools/list` result
     calls      tool name -> {"result": ...} | {"error": ...} | {"do": "silence" | "die" | "change" | "stderr" | "pid"}
+                "change" may say which `notification` it sends
     junk       true: it begins with a line that is neither JSON nor UTF-8
     deaf       true: it ignores the end of its input
     pids       a file to which it appends its process id when it starts
@@ -90,7 +91,7 @@ def run(request_id: Any, action: dict[str, Any]) -> None:
         os._exit(1)
     elif action.get("do") == "change":
         listing += 1
-        say({"method": "notifications/tools/list_changed"})
+        say({"method": action.get("notification", "notifications/tools/list_changed")})
         say({"id": request_id, "result": {"content": []}})
     elif action.get("do") == "stderr":
         sys.stderr.write("x" * 10_000 + "\nthe last line\n")

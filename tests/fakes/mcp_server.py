@@ -125,6 +125,24 @@ async def grow(ctx: Context) -> str:
     return name
 
 
+@server.resource("note://plan", mime_type="text/plain")
+def plan() -> str:
+    """What is to be done."""
+    return "the plan"
+
+
+@server.resource("note://by/{author}")
+def by(author: str) -> str:
+    """What somebody wrote."""
+    return f"by {author}"
+
+
+@server.prompt()
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"Say hello to {name}"
+
+
 def _record(label: str) -> str:
     path = os.environ.get("COUNT_FILE")
     if path:

@@ -11,6 +11,7 @@ from typing import Any
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Annotations, NotSent, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.ports import CallContext
@@ -52,6 +53,11 @@ class ScriptedModel:
     script: list[Script] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
     capabilities: Capabilities = field(default_factory=Capabilities)
+    others: dict[str, ScriptedModel] = field(default_factory=dict)
+    """Models with a name of their own, which profiles may want."""
+
+    async def named(self, name: str) -> ScriptedModel:
+        return self.others[name] if name else self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)
@@ -93,11 +99,14 @@ class FakeToolbox:
     guidance: tuple[Any, ...] = ()
     absent: tuple[str, ...] = ()
     calls: list[tuple[str, dict[str, Any], CallContext]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """The workspaces an offer was asked for."""
 
     def add(self, offered: Tool, behaviour: Behaviour = answers_ok) -> None:
         self.tools[offered.name] = (offered, behaviour)
 
-    async def offer(self) -> ToolSet:
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        self.asked.append(workspace)
         return ToolSet(tuple(each for each, _ in self.tools.values()), self.guidance, self.absent)
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:

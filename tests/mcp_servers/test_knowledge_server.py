@@ -17,6 +17,7 @@ from bot.domain.servers import ServerConfig, StdioTransport
 from bot.domain.turns import Origin
 from bot.engine.admission import Admission
 from bot.engine.policy import Policies
+from bot.engine.rules import Rules
 from mcp_servers.knowledge import keeper
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
@@ -110,7 +111,9 @@ async def test_search_is_what_a_host_may_ask_with_every_question() -> None:
     async with toolbox(config) as box:
         await box.settled()
         offered = await box.offer()
-        (step,) = Admission(Policies(ApprovalPolicy.ALWAYS_ALLOW)).context_calls("how do approvals work?", offered)
+        (step,) = Admission(Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))).context_calls(
+            "how do approvals work?", offered
+        )
         assert (step.call.name, step.origin) == ("knowledge__search", Origin.CONTEXT)
         answer = text(await called(named(box, "search", "knowledge"), box, **step.call.arguments))
     assert answer.startswith("1. Approvals > How approvals work [approvals.md#how-approvals-work]")

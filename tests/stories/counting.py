@@ -6,13 +6,11 @@ For stories in which a program dies in the middle of a call that must not happen
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.fakes.terminal import PATIENCE
-from tests.stories.workplace import PROJECT, Outcome, Workplace
+from tests.stories.workplace import PROJECT, Workplace
 
 COUNT_IT = "count it"
 UNSURE = "may or may not have happened"
@@ -37,27 +35,10 @@ class CountingPlace(Workplace):
 
     def die_in_the_call(self, conversation: str) -> None:
         """The chat asks for the tool, signs for it, and is killed when the tool has returned."""
-        ended = self._run(
+        ended = self.run(
             sys.executable, str(PROJECT / "tests/stories/crashing_chat.py"), "before:end", COUNT_IT, conversation
         )
         assert ended.code == -signal.SIGKILL, ended.err
-
-    def countersign(self, *words: str) -> Outcome:
-        """Run any command to its end."""
-        return self._run(sys.executable, "-m", "bot", *words)
-
-    def _run(self, *command: str) -> Outcome:
-        ended = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=2 * PATIENCE,
-            check=False,
-        )
-        return Outcome(ended.returncode, ended.stdout, ended.stderr)
 
 
 def counting(request: Request) -> Reply:

@@ -81,8 +81,16 @@ class Workplace:
 
     def chat(self, *arguments: str, typed: str = "") -> Outcome:
         """Run `countersign chat` without a terminal, to its end."""
+        return self.run(*CHAT, *arguments, typed=typed)
+
+    def countersign(self, *words: str, typed: str = "") -> Outcome:
+        """Run any command to its end."""
+        return self.run(sys.executable, "-m", "bot", *words, typed=typed)
+
+    def run(self, *command: str, typed: str = "") -> Outcome:
+        """Run a program to its end, without a terminal."""
         ended = subprocess.run(
-            [*CHAT, *arguments],
+            command,
             cwd=self.folder,
             env=self.environment,
             input=typed,

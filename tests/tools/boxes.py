@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, StdioTransport
 from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.ports import CallContext
 from bot.tools.pacing import Pacing
@@ -58,9 +58,11 @@ def http_server(env: dict[str, str] | None = None) -> Iterator[tuple[str, Popen[
 
 
 @asynccontextmanager
-async def started(*configs: ServerConfig, pacing: Pacing = FAST, **options: Any) -> AsyncIterator[McpToolbox]:
+async def started(
+    *servers: ServerConfig | ServerEntry, pacing: Pacing = FAST, **options: Any
+) -> AsyncIterator[McpToolbox]:
     """A toolbox, closed after the block, with nothing left running."""
-    box = McpToolbox(configs, pacing=pacing, **options)
+    box = McpToolbox(entries(*servers), pacing=pacing, **options)
     await box.start()
     try:
         yield box
@@ -69,9 +71,24 @@ async def started(*configs: ServerConfig, pacing: Pacing = FAST, **options: Any)
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")] == []
 
 
+def entries(*servers: ServerConfig | ServerEntry) -> list[ServerEntry]:
+    """Servers as the toolbox keeps them."""
+    return [each if isinstance(each, ServerEntry) else ServerEntry(each) for each in servers]
+
+
+def bad(name: str, problem: str) -> ServerEntry:
+    """A server that cannot be used as it is defined."""
+    return ServerEntry(ServerConfig(name, StdioTransport("")), problem=problem)
+
+
+def tools_of(box: McpToolbox, server: str = "s") -> Sequence[Tool]:
+    """The tools of a server of the operator's file, as far as they are known."""
+    return box.capabilities(f"file:{server}").tools
+
+
 def named(box: McpToolbox, tool: str, server: str = "s") -> Tool:
     """A tool by the name its server gave it."""
-    return next(each for each in box.tools(server) if each.original_name == tool)
+    return next(each for each in tools_of(box, server) if each.original_name == tool)
 
 
 async def call(tool: Tool, box: McpToolbox, key: str = "turn:1", **arguments: Any) -> ToolOutcome:

@@ -91,7 +91,7 @@ async def test_a_failing_tool_is_an_answer_and_not_an_exception(box: McpToolbox)
 
 
 async def test_a_tool_that_does_not_exist_is_an_answer_that_says_so(box: McpToolbox) -> None:
-    gone = Tool("s__gone", "s", "gone")
+    gone = Tool("s__gone", "s", "gone", server_id="file:s")
     assert "gone" in error_text(await call(gone, box))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, StdioTransport
 from bot.errors import SettingsError
 from bot.tools.config_file import ServersFile, read_servers
 
@@ -20,10 +20,18 @@ def read(tmp_path: Path, servers: Any, **environment: str) -> ServersFile:
 
 
 def only_problem(file: ServersFile) -> str:
-    assert file.servers == ()
-    [(_, sentence)] = file.problems
-    assert "Fix:" in sentence
-    return sentence
+    [problem] = problems(file).values()
+    assert len(file.entries) == 1
+    assert "Fix:" in problem
+    return problem
+
+
+def problems(file: ServersFile) -> dict[str, str]:
+    return {entry.config.name: entry.problem for entry in file.entries if entry.problem}
+
+
+def usable(file: ServersFile) -> list[str]:
+    return [entry.config.name for entry in file.entries if not entry.problem]
 
 
 def test_a_missing_file_means_no_servers(tmp_path: Path) -> None:
@@ -54,19 +62,19 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         connect_timeout=5.0,
         tool_timeout=7.5,
     )
-    assert read(tmp_path, {"weather": entry}) == ServersFile((expected,))
+    assert read(tmp_path, {"weather": entry}) == ServersFile((ServerEntry(expected),))
 
 
 @pytest.mark.parametrize("transport", ["streamable_http", "http", None])
 def test_an_http_server_has_an_address_and_headers(tmp_path: Path, transport: str | None) -> None:
     entry = {"transport": transport, "url": "https://example.org/mcp", "headers": {"X-Key": "abc"}}
-    [config] = read(tmp_path, {"remote": entry}).servers
-    assert config.transport == HttpTransport("https://example.org/mcp", {"X-Key": "abc"})
+    [kept] = read(tmp_path, {"remote": entry}).entries
+    assert kept.config.transport == HttpTransport("https://example.org/mcp", {"X-Key": "abc"})
 
 
 def test_the_other_name_of_the_section_is_read_too(tmp_path: Path) -> None:
-    [config] = read(tmp_path, '{"servers": {"a": {"command": "x"}}}').servers
-    assert config.transport == StdioTransport("x")
+    [kept] = read(tmp_path, '{"servers": {"a": {"command": "x"}}}').entries
+    assert kept.config.transport == StdioTransport("x")
 
 
 def test_variables_are_filled_in_and_remembered_as_secrets(tmp_path: Path) -> None:
@@ -76,22 +84,28 @@ def test_variables_are_filled_in_and_remembered_as_secrets(tmp_path: Path) -> No
         "env": {"TOKEN": "x-${TOKEN}"},
     }
     file = read(tmp_path, {"a": entry}, TOKEN="very-secret", HOME="/home/ana")
-    assert file.servers[0].transport == StdioTransport(
+    assert file.entries[0].config.transport == StdioTransport(
         "python", ("--home", "/home/ana", "--port=80"), {"TOKEN": "x-very-secret"}
     )
-    assert file.secrets == {"very-secret"}
+    assert file.entries[0].secrets == {"very-secret"}
+
+
+def test_a_plain_word_is_a_setting_unless_its_name_says_otherwise(tmp_path: Path) -> None:
+    entry = {"command": "x", "env": {"A": "${SAMPLE}", "B": "${DB_PASSWORD}", "C": "${PLACE}"}}
+    [kept] = read(tmp_path, {"a": entry}, SAMPLE="always", DB_PASSWORD="swordfish", PLACE="Kyoto-7").entries
+    assert kept.secrets == {"swordfish", "Kyoto-7"}
 
 
 def test_variables_are_filled_in_for_http(tmp_path: Path) -> None:
     entry = {"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
-    [config] = read(tmp_path, {"a": entry}, HOST="example.org", TOKEN="t0ken!").servers
-    assert config.transport == HttpTransport("https://example.org/mcp", {"Authorization": "Bearer t0ken!"})
+    [kept] = read(tmp_path, {"a": entry}, HOST="example.org", TOKEN="t0ken!").entries
+    assert kept.config.transport == HttpTransport("https://example.org/mcp", {"Authorization": "Bearer t0ken!"})
 
 
 def test_a_variable_that_is_not_set_costs_that_server_alone(tmp_path: Path) -> None:
     file = read(tmp_path, {"a": {"command": "x", "env": {"T": "${MISSING}"}}, "b": {"command": "y"}})
-    assert [config.name for config in file.servers] == ["b"]
-    [(name, sentence)] = file.problems
+    assert usable(file) == ["b"]
+    [(name, sentence)] = problems(file).items()
     assert name == "a"
     assert "MISSING" in sentence
     assert "env.T" in sentence
@@ -131,9 +145,9 @@ def test_a_transport_of_a_later_release_is_a_problem_that_says_so(tmp_path: Path
 )
 def test_a_wrong_entry_is_a_problem_that_names_server_and_key(tmp_path: Path, entry: Any, named: str) -> None:
     file = read(tmp_path, {"a": entry, "good": {"command": "y"}})
-    assert [config.name for config in file.servers][-1] == "good"
+    assert usable(file)[-1] == "good"
     if named:
-        [(name, sentence)] = file.problems
+        [(name, sentence)] = problems(file).items()
         assert name == "a"
         assert named in sentence
         assert "'a'" in sentence
@@ -151,7 +165,7 @@ def test_a_disabled_server_is_left_out(tmp_path: Path) -> None:
 
 def test_an_unknown_key_is_a_warning_that_names_it(tmp_path: Path) -> None:
     file = read(tmp_path, {"a": {"command": "x", "comand": "y"}})
-    assert len(file.servers) == 1
+    assert len(file.entries) == 1
     [warning] = file.warnings
     assert "'comand'" in warning
     assert "'a'" in warning
@@ -159,7 +173,7 @@ def test_an_unknown_key_is_a_warning_that_names_it(tmp_path: Path) -> None:
 
 def test_a_server_that_is_there_twice_is_a_warning(tmp_path: Path) -> None:
     file = read(tmp_path, '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
-    assert file.servers[0].transport == StdioTransport("y")
+    assert file.entries[0].config.transport == StdioTransport("y")
     assert "'a' appears twice" in file.warnings[0]
 
 

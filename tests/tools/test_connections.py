@@ -15,18 +15,20 @@ from typing import Any
 
 import pytest
 
-from bot.domain.servers import ServerConfig, ServerStatus, StdioTransport
+from bot.domain.servers import ServerConfig, ServerEntry, ServerStatus, StdioTransport
 from bot.tools.toolbox import McpToolbox
 from tests.tools.boxes import (
     FAKES,
     FAST,
     alive,
     call,
+    entries,
     named,
     raw,
     real,
     started,
     text,
+    tools_of,
     unknown,
     unsent,
     until,
@@ -47,7 +49,7 @@ def listing(*names: str, cursor: str | None = None) -> dict[str, Any]:
     return {"tools": tools} | ({} if cursor is None else {"nextCursor": cursor})
 
 
-async def only_problem(config: ServerConfig, **options: Any) -> str:
+async def only_problem(config: ServerConfig | ServerEntry, **options: Any) -> str:
     async with started(config, **options) as box:
         [absent] = (await box.offer()).absent
         return absent
@@ -75,7 +77,7 @@ async def test_a_server_that_ends_at_once_is_quoted_without_its_secrets(
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="bot")
     config = real("s", "--start", "exit", env={"FAKE_TOKEN": "tok-en-123"})
-    said = await only_problem(config, secrets=["tok-en-123"])
+    said = await only_problem(ServerEntry(config, secrets=frozenset(("tok-en-123",))))
     assert "ended while it was starting" in said
     assert "no licence found, token ***" in said
     assert "Fix:" in said
@@ -228,7 +230,7 @@ async def test_tools_that_change_are_fetched_again_in_the_old_protocol() -> None
     async with started(raw(script=script)) as box:
         before = await box.offer()
         await call(named(box, "change"), box)
-        await until(lambda: len(box.tools("s")) == 2)
+        await until(lambda: len(tools_of(box)) == 2)
         after = await box.offer()
         assert after.version != before.version
         assert box.servers()[0].tool_count == 2
@@ -239,7 +241,7 @@ async def test_tools_that_change_are_fetched_again_in_the_new_protocol() -> None
         await box.offer()
         # The stream of changes is opened beside the first offer; a change before that is not told on it.
         async with asyncio.timeout(10):
-            while not [tool for tool in box.tools("s") if tool.original_name.startswith("extra")]:
+            while not [tool for tool in tools_of(box) if tool.original_name.startswith("extra")]:
                 text(await call(named(box, "grow"), box))
                 await asyncio.sleep(0.05)
 
@@ -282,7 +284,7 @@ async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
     """Each of the children outlives the end of its input, which costs two seconds before it is killed."""
     pids = tmp_path / "pids"
     configs = [raw(f"s{n}", script={**PID, "deaf": True, "pids": str(pids)}) for n in range(3)]
-    box = McpToolbox(configs, pacing=FAST)
+    box = McpToolbox(entries(*configs), pacing=FAST)
     await box.start()
     await box.offer()
     children = [int(line) for line in pids.read_text().splitlines()]
@@ -290,12 +292,12 @@ async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
     async with asyncio.timeout(4):
         await box.close()
     assert not any(map(alive, children))
-    assert {state.status for state in box.servers()} == {ServerStatus.CLOSED}
+    assert {state.status for state in box.servers()} == {ServerStatus.DISCONNECTED}
 
 
 async def test_closing_does_not_wait_for_a_server_that_is_still_connecting(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    box = McpToolbox([raw(script={"probe": "silence", "pids": str(pids)})], pacing=FAST)
+    box = McpToolbox(entries(raw(script={"probe": "silence", "pids": str(pids)})), pacing=FAST)
     await box.start()
     await until(pids.exists)
     offering = asyncio.create_task(box.offer())
@@ -313,15 +315,15 @@ async def test_a_connection_whose_task_is_cancelled_is_closed_and_its_child_gone
         tool = named(box, "pid")
         (owner,) = [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"]
         owner.cancel()
-        await until(lambda: status(box) is ServerStatus.CLOSED)
+        await until(lambda: status(box) is ServerStatus.DISCONNECTED)
         unsent(await call(tool, box))
         assert not alive(int(pids.read_text()))
 
 
 async def test_closing_before_the_start_is_nothing() -> None:
-    box = McpToolbox([raw(script=PID)])
+    box = McpToolbox(entries(raw(script=PID)))
     await box.close()
-    assert status(box) is ServerStatus.CLOSED
+    assert status(box) is ServerStatus.DISCONNECTED
 
 
 async def test_a_call_in_flight_at_the_end_has_an_unknown_outcome(tmp_path: Path) -> None:
@@ -339,9 +341,9 @@ async def test_children_end_when_the_program_is_killed(tmp_path: Path) -> None:
     program = f"""
 import asyncio, json
 from bot.tools.toolbox import McpToolbox
-from tests.tools.boxes import raw
+from tests.tools.boxes import entries, raw
 async def main():
-    box = McpToolbox([raw(script=json.loads({json.dumps(json.dumps({**PID, "pids": str(pids)}))}))])
+    box = McpToolbox(entries(raw(script=json.loads({json.dumps(json.dumps({**PID, "pids": str(pids)}))}))))
     await box.start()
     await box.offer()
     print("ready", flush=True)

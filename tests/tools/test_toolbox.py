@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from bot.domain.messages import ToolCall
-from bot.domain.servers import HttpTransport, ServerConfig, ServerStatus, StdioTransport
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, ServerStatus, StdioTransport
 from bot.domain.tools import ServerGuidance, Tool
 from bot.errors import NotFound
 from bot.ports import CallContext, ServerAdmin, Toolbox
 from bot.tools.toolbox import McpToolbox
-from tests.tools.boxes import ANA, call, raw, real, started, text, unsent
+from tests.tools.boxes import ANA, bad, call, raw, real, started, text, unsent
 
 
 def offering(*names: str, **hints: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def test_without_servers_nothing_is_offered() -> None:
 
 
 async def test_switched_off_nothing_is_started_and_nothing_is_offered() -> None:
-    async with started(raw(script=offering("t")), problems=[("bad", "Bad.")], enabled=False) as box:
+    async with started(raw(script=offering("t")), bad("bad", "Bad."), enabled=False) as box:
         assert not box.enabled
         offer = await box.offer()
         assert (offer.tools, offer.absent) == ((), ())
@@ -103,14 +103,14 @@ async def test_guidance_names_the_context_tool_as_it_is_offered(caplog: pytest.L
 
 
 async def test_a_server_that_is_not_configured_well_is_named_and_the_others_work() -> None:
-    async with started(raw("good", script=offering("t")), problems=[("bad", "Bad has no command.")]) as box:
+    async with started(raw("good", script=offering("t")), bad("bad", "Bad has no command.")) as box:
         offer = await box.offer()
         assert [tool.name for tool in offer.tools] == ["good__t"]
         assert offer.absent == ("Bad has no command.",)
-        bad, good = box.servers()
-        assert (bad.config.name, bad.status, bad.problem) == ("bad", ServerStatus.FAILED, "Bad has no command.")
+        one, good = box.servers()
+        assert (one.config.name, one.status, one.problem) == ("bad", ServerStatus.FAILED, "Bad has no command.")
         assert (good.config.name, good.status, good.tool_count) == ("good", ServerStatus.CONNECTED, 1)
-        assert box.tools("bad") == []
+        assert box.capabilities("file:bad").tools == ()
 
 
 async def test_the_state_of_a_server_tells_versions_and_since_when() -> None:
@@ -125,8 +125,8 @@ async def test_the_state_of_a_server_tells_versions_and_since_when() -> None:
 async def test_the_state_of_a_server_shows_no_secret() -> None:
     process = StdioTransport("no-such-command", ("--token", "tok-en-123"), {"KEY": "tok-en-123"})
     endpoint = HttpTransport("http://ana:passw0rd@127.0.0.1:9/mcp?key=abcdefg", {"Authorization": "Bearer top-secret"})
-    configs = ServerConfig("a", process), ServerConfig("b", endpoint)
-    async with started(*configs, secrets=["tok-en-123"]) as box:
+    known = frozenset(("tok-en-123",))
+    async with started(ServerEntry(ServerConfig("a", process), secrets=known), ServerConfig("b", endpoint)) as box:
         await box.offer()
         one, other = box.servers()
     assert one.config.transport == StdioTransport("no-such-command", ("--token", "***"))
@@ -137,8 +137,8 @@ async def test_the_state_of_a_server_shows_no_secret() -> None:
 
 async def test_asking_for_the_tools_of_an_unknown_server_is_an_error() -> None:
     async with started() as box:
-        with pytest.raises(NotFound, match="nowhere"):
-            box.tools("nowhere")
+        with pytest.raises(NotFound, match="no such MCP server"):
+            box.capabilities("nowhere")
 
 
 async def test_more_servers_than_may_start_at_once_all_come() -> None:

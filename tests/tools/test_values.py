@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from bot.domain.servers import HttpTransport, ServerConfig
 from bot.tools.answers import repaired
 from bot.tools.arguments import misfits
 from bot.tools.calls import progress_text
-from bot.tools.characters import visible, visible_schema
+from bot.tools.characters import cleaned_schema, visible
 from bot.tools.pacing import Pacing
 from bot.tools.redaction import Redaction, address, secrets_of
 
@@ -116,7 +118,7 @@ def test_the_colours_of_a_terminal_go_as_a_whole() -> None:
 
 def test_a_schema_is_made_visible_where_it_describes_and_nowhere_else() -> None:
     schema = {"properties": {"description": {"description": "a\u200b", "enum": ["x\u200b"], "title": "t\u200b"}}}
-    assert visible_schema(schema) == {
+    assert cleaned_schema(schema, visible) == {
         "properties": {"description": {"description": "a", "enum": ["x\u200b"], "title": "t"}}
     }
 
@@ -127,6 +129,53 @@ def test_a_schema_is_made_visible_where_it_describes_and_nowhere_else() -> None:
 def test_secrets_read_as_stars_and_short_values_stay() -> None:
     redact = Redaction(["hunter2!", "hunter2!-long", "true", ""])
     assert redact("hunter2!-long hunter2! true") == "*** *** true"
+
+
+def test_a_secret_is_found_in_every_spelling() -> None:
+    secret = 'p"a\\ss/w\u00f6rd 1'
+    redact = Redaction([f" {secret}\n"])
+    for spelled in (
+        secret,
+        json.dumps(secret),
+        json.dumps(secret, ensure_ascii=False),
+        quote(secret),
+        quote_plus(secret),
+    ):
+        assert "rd 1" not in redact(f"<{spelled}>").replace("+", " ").replace("%20", " "), spelled
+
+
+def test_each_line_of_a_long_secret_is_one() -> None:
+    lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG", "tail==", "-----END KEY-----"]
+    redact = Redaction(["\n".join(lines)])
+    assert redact("\n".join(lines)) == "***"
+    assert redact("it said MIIEvQIBADANBgkqhkiG") == "it said ***"
+    assert redact("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+
+
+def test_a_redaction_that_is_shared_learns_for_everybody() -> None:
+    redact = Redaction()
+    shared = redact
+    assert shared("token-1 token-22") == "token-1 token-22"
+    redact.learn(["token-1"])
+    redact.learn(["token-22", "token-1"])
+    assert shared("token-1 token-22") == "*** ***"
+    assert shared.json({"token-1": ["token-22", 5, None]}) == {"***": ["***", 5, None]}
+
+
+@given(st.text(min_size=6).filter(lambda each: len(each.strip()) >= 6 and "*" not in each), st.text())
+def test_no_text_shows_a_secret_after_redaction(secret: str, around: str) -> None:
+    assert secret.strip() not in Redaction([secret])(f"{around}{secret}{around}")
+
+
+def test_what_every_client_says_of_itself_is_no_secret() -> None:
+    transport = HttpTransport("https://example.org", {"Accept": "application/json", "user-agent": "countersign"})
+    assert Redaction(secrets_of(ServerConfig("s", transport)))("application/json countersign").count("***") == 0
+
+
+def test_a_password_in_an_address_is_secret_in_the_form_in_which_it_is_sent() -> None:
+    redact = Redaction(secrets_of(ServerConfig("s", HttpTransport("https://ana:p%40ssw0rd@example.org/mcp"))))
+    for shown in ("p@ssw0rd", "p%40ssw0rd", "Basic YW5hOnBAc3N3MHJk"):
+        assert redact(shown) in ("***", "Basic ***")
 
 
 def test_the_secrets_of_a_definition_are_its_headers_and_the_hidden_parts_of_its_address() -> None:
@@ -160,10 +209,11 @@ def test_pauses_vary_by_a_quarter(failures: int, chance: float) -> None:
         ((2.0, None, None), "2"),
         ((0.5, 1.0, None), "0.5/1"),
         ((1.0, None, "a\n\u202eb"), "a b"),
+        ((1.0, None, "x" * 195 + "top-\u200bsecret"), "x" * 195 + "***"),
     ],
 )
 def test_progress_is_one_line(arguments: tuple[float, float | None, str | None], expected: str) -> None:
-    assert progress_text(*arguments) == expected
+    assert progress_text(*arguments, Redaction(["top-secret"])) == expected
 
 
 # repairs

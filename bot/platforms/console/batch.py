@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from bot.domain.commands import Invocation
+from bot.domain.commands import Form, Invocation, Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Receipt
 from bot.errors import CountersignError, NotFound
@@ -141,7 +141,7 @@ class Batch:
             case Invoke(command, words):
                 code = await self._invoke(command, words)
             case Help():
-                self._print("\n".join(f"{name:<8}{what}" for name, what in COMMANDS.items()))
+                self._print("\n".join(f"{name:<16}{what}" for name, what in COMMANDS.items()))
             case NewConversation():
                 self._watch.conversation = fresh_conversation()
             case Quit():
@@ -183,12 +183,20 @@ class Batch:
     async def _invoke(self, command: str, words: tuple[str, ...]) -> int:
         commands = await arrived(self._commands)
         request = Invocation(command, words, self._person.member, self._here)
-        last = None
+        last: Reply | Form | None = None
         async for reply in commands.handle(request):
             last = reply
-        if last is not None:
-            self._print(reply_text(last))
-        return 1 if getattr(last, "failed", False) else 0
+        match last:
+            case Form():
+                write(self._output.remarks, f"{reply_text(last)}\n")
+                return 1
+            case Reply(message=message) if message is not None:
+                engine = await arrived(self._engine)
+                return await self._ask(engine, engine.receive(message))
+            case Reply():
+                self._print(reply_text(last))
+                return 1 if last.failed else 0
+        return 0
 
     def _print(self, text: str) -> None:
         write(self._output.answers, text + "\n")

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from prompt_toolkit.history import History
 
+from bot.commands.tokens import looks_like_token
 from bot.rendering.secrets import looks_secret
 
 KEPT = 1000
+_REFERENCES = re.compile(
+    r"(?:^\s*/mcp\s+secret\s+(?:set|rotate)\s+\S+\s+\S+\s+|--secret[\s=]+|--(?:header|env)[\s=]+[^\s=]+=)[\"']?(\S+)",
+    re.IGNORECASE,
+)
 
 
 class LineHistory(History):
@@ -36,7 +42,7 @@ class LineHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append a line, unless there is a secret in it."""
-        if self._path is None or looks_secret(string):
+        if self._path is None or looks_secret(string) or looks_like_token(string) or _misplaced(string):
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +52,11 @@ class LineHistory(History):
                 file.write(json.dumps(string) + "\n")
         except OSError:
             self._path = None
+
+
+def _misplaced(line: str) -> bool:
+    """Something stands where a reference to a secret belongs, and is none: it may be the secret itself."""
+    return any(not re.match(r"(env|file):", match[1]) for match in _REFERENCES.finditer(line))
 
 
 def _read(written: str) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from bot.domain.approvals import Decision, Settlement, Verdict
-from bot.domain.commands import Form, Invocation
-from bot.domain.conversations import ConversationKey
+from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
@@ -21,14 +20,14 @@ from bot.platforms.console import taking_up
 from bot.platforms.console.card_keys import CardKeys
 from bot.platforms.console.clerk import ApproveMode, Clerk
 from bot.platforms.console.completion import SlashCompleter
-from bot.platforms.console.lines import cells, clipped, outside, unmarked
-from bot.platforms.console.look import PROMPT, Look
+from bot.platforms.console.errands import Errands
+from bot.platforms.console.host import Host
+from bot.platforms.console.look import Look
 from bot.platforms.console.opening import Opening, arrived
 from bot.platforms.console.page import Page
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.questions import Question
 from bot.platforms.console.slash import (
-    COMMANDS,
     CheckCall,
     Help,
     Invoke,
@@ -40,15 +39,11 @@ from bot.platforms.console.slash import (
     Unknown,
     parse,
 )
-from bot.platforms.console.transcript import Kind, Piece
 from bot.platforms.console.typesetting import Typesetting
 from bot.platforms.console.watch import Watch
 from bot.ports import Commands, FrontDoor
-from bot.rendering.changes import answer
-from bot.rendering.plain import one_line
 
 FRAME_SECONDS = 0.1
-REMINDED_TURNS = 3
 LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
 
 
@@ -71,11 +66,11 @@ class InteractiveChat:
         self._watch = watch
         self._page = page
         self._screen = page.screen
-        self._look = look
         self._typesetting = typesetting
         self._completer = completer
         self._approve = approve
-        self._model = model
+        self._host = Host(page, look, model)
+        self._errands = Errands(person, page, typesetting, lambda: self._here)
         self._clerk = Clerk(approve, person, page.notice)
         self._cards = CardKeys(page, look, self._decide, self._spawn)
         self._turn = ""
@@ -97,7 +92,7 @@ class InteractiveChat:
     ) -> int:
         """Chat until the person leaves: 0 by Ctrl-D or /quit, 130 by Ctrl-C, 1 with one line if nothing can be had."""
         self._engine, self._commands = asyncio.ensure_future(engine), asyncio.ensure_future(commands)
-        self._banner()
+        self._host.greet()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -115,8 +110,10 @@ class InteractiveChat:
         return 1 if self._failure is not None else code
 
     def interrupt(self) -> None:
-        """Ctrl-C: stop what runs; when that was said already, or nothing runs, leave."""
-        if self._busy and not self._stopping:
+        """Ctrl-C: leave the form; or stop what runs; when that was said already, or nothing runs, leave."""
+        if self._errands.filling.asking:
+            self._errands.filling.withdraw()
+        elif self._busy and not self._stopping:
             self._stop()
         elif self._busy:
             self._screen.leave(130)
@@ -143,10 +140,10 @@ class InteractiveChat:
         if isinstance(meaning, Quit):
             self._screen.leave(0)
         elif isinstance(meaning, Help):
-            self._page.put(Piece(Kind.QUESTION, self._echo(text)))
-            self._help()
+            self._host.echo(text)
+            self._host.help()
         elif isinstance(meaning, StopTurn):
-            self._page.put(Piece(Kind.QUESTION, self._echo(text)))
+            self._host.echo(text)
             self._clear_the_way()
         elif self._busy:
             self._queued.append(text)
@@ -160,8 +157,15 @@ class InteractiveChat:
         self._cards.answer(key)
 
     def reason(self, text: str) -> None:
-        """The reason of a denial."""
-        self._cards.reason(text)
+        """A field of a form, or the reason of a denial."""
+        if self._errands.filling.asking:
+            self._errands.filling.answer(text)
+        else:
+            self._cards.reason(text)
+
+    def withdraw(self) -> None:
+        """Escape or Ctrl-D in a form."""
+        self._errands.filling.withdraw()
 
     # What happens beside the keys
 
@@ -174,7 +178,7 @@ class InteractiveChat:
             self._give_up(error)
             return
         self._watch.conversation = start.conversation
-        self._remind(start)
+        self._host.remind(start)
         if start.open:
             await self._pick_up(start.open)
         while True:
@@ -189,7 +193,7 @@ class InteractiveChat:
         for view in views:
             self._page.begin("")
             self._watch.adopt(view.turn.id)
-            self._page.put(Piece(Kind.QUESTION, self._echo(view.turn.question.text)))
+            self._host.echo(view.turn.question.text)
             self._page.ours(view)
             self._watch.drew(view)
             await self._follow(view.turn.id)
@@ -221,7 +225,7 @@ class InteractiveChat:
         finally:
             self._nothing_sent = False
 
-    async def _ask(self, wanted: Say | CheckCall | RunAgain) -> None:
+    async def _ask(self, wanted: Say | CheckCall | RunAgain | InboundMessage) -> None:
         self._nothing_sent = True
         try:
             engine = await arrived(self._engine)
@@ -233,8 +237,10 @@ class InteractiveChat:
         receipt = await self._watch.hand_in(self._handed(engine, wanted))
         await self._follow(receipt.turn_id)
 
-    async def _handed(self, engine: FrontDoor, wanted: Say | CheckCall | RunAgain) -> Receipt:
+    async def _handed(self, engine: FrontDoor, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
         match wanted:
+            case InboundMessage():
+                return await engine.receive(wanted)
             case Say(message):
                 return await engine.receive(self._person.says(message, self._watch.conversation))
             case CheckCall():
@@ -259,19 +265,9 @@ class InteractiveChat:
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
         self._nothing_sent = True
-        commands = await arrived(self._commands)
-        self._page.busy = "Working…"
-        request = Invocation(command, words, self._person.member, self._here)
-        last = None
-        async for reply in commands.handle(request):
-            last = reply
-            if not isinstance(reply, Form):
-                self._page.busy = one_line(unmarked(reply.text), 60) or "Working…"
-        self._page.busy = ""
-        if isinstance(last, Form):
-            self._page.notice(f"{last.title}: this needs a form, which the terminal does not have.")
-        elif last is not None:
-            self._page.put(Piece(Kind.TEXT, self._typesetting.reply(last, self._screen.columns)))
+        message = await self._errands.run(await arrived(self._commands), command, words)
+        if message is not None:
+            await self._ask(message)
 
     def _next(self) -> None:
         """What ran has ended: on with what was queued, or back to the person."""
@@ -287,7 +283,7 @@ class InteractiveChat:
     def _take(self, text: str) -> None:
         self._busy = True
         self._page.begin("" if self._engine.done() else "Starting…")
-        self._page.put(Piece(Kind.QUESTION, self._echo(text)))
+        self._host.echo(text)
         self._lines.put_nowait(text)
 
     def _stop(self) -> None:
@@ -370,38 +366,8 @@ class InteractiveChat:
 
     async def _offer_completions(self) -> None:
         with contextlib.suppress(CountersignError):
-            self._completer.more = (await arrived(self._commands)).complete
-
-    def _banner(self) -> None:
-        name, *about = ("countersign", outside(self._model), "/help")
-        between = self._look.own(" · ")
-        if cells(between.join((name, *about))) > self._screen.columns:
-            about = about[-1:]
-        words = (self._look.accent(name), *map(self._look.dim, about))
-        self._page.put(Piece(Kind.TEXT, self._look.dim(between).join(words)))
-
-    def _remind(self, start: Opening) -> None:
-        if not start.count:
-            return
-        turns = "1 earlier turn" if start.count == 1 else f"{start.count} earlier turns"
-        self._page.remark(f"Continuing {outside(one_line(start.conversation, 60))} ({turns}). /new starts a fresh one.")
-        room = self._screen.columns - 2
-        for view in start.ended[-REMINDED_TURNS:]:
-            text = answer(view) if view.turn.question.call else unmarked(answer(view))
-            said = one_line(text, room)
-            told = (f"{PROMPT} {one_line(view.turn.question.text, room)}", f"  {said}".rstrip())
-            lines = (clipped(self._look.own(outside(line)), room, self._look) for line in told if line)
-            self._page.remark("\n".join(lines))
-
-    def _help(self) -> None:
-        rows = [*COMMANDS.items(), ("Enter", "sends; \\ and Enter, or Ctrl-J, begins a new line")]
-        rows += [("Ctrl-C", "stops what runs; twice leaves"), ("Ctrl-R", "searches what was typed before")]
-        lines = (f"  {self._look.accent(f'{name:<8}')}{self._look.dim(self._look.own(about))}" for name, about in rows)
-        self._page.put(Piece(Kind.REMARK, "\n".join(lines)))
-
-    def _echo(self, text: str) -> str:
-        first, *more = outside(text.strip()).split("\n")
-        return "\n".join([self._look.prompt + self._look.bold(first), *(f"  {self._look.bold(line)}" for line in more)])
+            commands = await arrived(self._commands)
+            self._completer.more = lambda text: commands.complete(text, self._here)
 
     def _give_up(self, error: CountersignError) -> None:
         self._failure = error

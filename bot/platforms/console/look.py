@@ -14,7 +14,22 @@ from bot.rendering.tool_lines import Mark
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 _SIMPLE = str.maketrans(
-    {PROMPT: ">", "·": "-", "…": "...", "▌": "|", "•": "*", "\N{EN DASH}": "-", "●": "*", "○": "-", "◌": "o", "✗": "x"}
+    {
+        PROMPT: ">",
+        "·": "-",
+        "…": "...",
+        "▌": "|",
+        "•": "*",
+        "\N{EN DASH}": "-",
+        "●": "*",
+        "○": "-",
+        "◌": "o",
+        "✓": "+",
+        "✗": "x",
+        "→": "->",
+        "◀": "<",
+        "▶": ">",
+    }
 )
 _MARKS = {
     Mark.WAITING: "◇",

@@ -24,6 +24,7 @@ from rich.theme import Theme
 from bot.domain.commands import Reply, Table
 from bot.platforms.console.lines import outside
 from bot.platforms.console.look import Look
+from bot.platforms.console.next_steps import next_steps
 
 _ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _THEME = Theme(
@@ -56,13 +57,20 @@ class Typesetter:
         return self._drawn(_Prose(outside(text)), width)
 
     def reply(self, reply: Reply, width: int) -> str:
-        """A command's answer: our text, then its table, then its details."""
+        """A command's answer: our text, then its table, its details, what can be typed next, and a text to keep."""
         parts = [self.markdown(reply.text, width)] if reply.text else []
         if reply.table is not None:
             parts.append(self._drawn(_grid(reply.table, unicode=self._look.unicode), width))
         if reply.details:
             parts.append(self._drawn(_details(reply.details), width))
+        parts.append("\n".join(self._step(mark, line, does) for mark, line, does in next_steps(reply)))
+        if reply.document is not None:
+            parts.append(outside(reply.document.text).rstrip())
         return "\n\n".join(part for part in parts if part)
+
+    def _step(self, mark: str, line: str, does: str) -> str:
+        look = self._look
+        return f"{look.dim(look.own(mark))} {look.accent(look.own(line))}   {look.dim(look.own(does))}"
 
     def _drawn(self, what: RenderableType, width: int) -> str:
         paper = io.StringIO() if self._look.unicode else _AsciiPaper()

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 from bot.domain.commands import Form, Reply, Table
 from bot.platforms.console.lines import cells, outside
+from bot.platforms.console.next_steps import instead_of, next_steps
 from bot.rendering.plain import one_line
 
 
 def reply_text(reply: Reply | Form) -> str:
-    """A reply on plain lines: its text, its table in columns, its details as `name: value`."""
+    """A reply on plain lines: its text, its table in columns, its details as `name: value`, what can be typed next; of
+    a form, how to say the same on one line.
+    """
     if isinstance(reply, Form):
-        return f"{one_line(reply.title, 200)}: this needs a form, which the terminal does not have."
+        return instead_of(reply)
     parts = [outside(reply.text).rstrip()]
     if reply.table is not None:
         parts.append(_columns(reply.table))
     parts.append("\n".join(f"{one_line(name, 60)}: {outside(value)}" for name, value in reply.details))
+    parts.append("\n".join(f"{mark} {line}   {does}" for mark, line, does in next_steps(reply)))
+    if reply.document is not None:
+        parts.append(outside(reply.document.text).rstrip())
     return "\n\n".join(part for part in parts if part)
 
 

@@ -36,6 +36,7 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
+from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
@@ -74,7 +75,10 @@ class Hearer(Protocol):
         """A key was pressed where one was asked for: a character, `enter`, or empty for anything else."""
 
     def reason(self, text: str) -> None:
-        """The line asked for by `ask_reason`."""
+        """The line asked for by `ask_reason` or `ask_text`."""
+
+    def withdraw(self) -> None:
+        """Escape or Ctrl-D where `ask_text` asks."""
 
 
 class Screen:
@@ -106,6 +110,8 @@ class Screen:
         self._typed = Buffer(name="typed", multiline=True, history=history, completer=completer)
         self._typed.on_text_changed += lambda _buffer: self.hint("")
         self._reason = Buffer(name="reason", multiline=False)
+        self._label = ""
+        self._hidden = False
         self._search = SearchToolbar(ignore_case=True)
         self._prompt = Window(
             BufferControl(self._typed, search_buffer_control=self._search.control, preview_search=True),
@@ -120,7 +126,10 @@ class Screen:
                 min=1, preferred=len(self._question_lines()), max=len(self._question_lines()) or 1
             ),
         )
-        self._why = Window(BufferControl(self._reason), get_line_prefix=self._why_prefix, height=1)
+        dots = ConditionalProcessor(PasswordProcessor(look.own("•")), Condition(lambda: self._hidden))
+        self._why = Window(
+            BufferControl(self._reason, input_processors=[dots]), get_line_prefix=self._why_prefix, height=1
+        )
         self._app: Application[int] = Application(
             layout=Layout(self._layout(), focused_element=self._prompt),
             key_bindings=self._keys(),
@@ -214,10 +223,30 @@ class Screen:
         self._app.layout.focus(self._why)
         self.refresh()
 
+    def ask_text(self, label: str, value: str = "", *, hidden: bool = False) -> None:
+        """Ask for a line that has something in it already; `hidden` shows a dot for each character. A card has to wait
+        until `stop_text`.
+        """
+        self._armed = False
+        self._label, self._hidden = label, hidden
+        self._reason.reset(Document(value, len(value)))
+        self._app.layout.focus(self._why)
+        self.refresh()
+
+    def stop_text(self) -> None:
+        """No line is asked for any more; what was typed is forgotten."""
+        self._label, self._hidden, self._hint = "", False, ""
+        self._reason.reset()
+        self._app.layout.focus(self._prompt)
+        self.refresh()
+        self._arm()
+
     def stop_asking(self) -> None:
         """Back to the prompt and what was typed there."""
         self._asked = None
         self._armed = False
+        if self._label:
+            return
         self._hint = ""
         self._app.layout.focus(self._prompt)
         self.refresh()
@@ -296,6 +325,8 @@ class Screen:
         return to_formatted_text(ANSI(text))
 
     def _why_prefix(self, _line: int, _wrapped: int) -> StyleAndTextTuples:
+        if self._label:
+            return to_formatted_text(ANSI(self._look.bold(f"{self._label}: ")))
         label = "reason (optional): " if self.columns >= ROOMY_COLUMNS else "why? "
         return to_formatted_text(ANSI(f"{barred('', self._look)} {label}"))
 
@@ -311,8 +342,11 @@ class Screen:
         keys.add("c-j", filter=typing)(self._newline)
         keys.add("escape", "enter", filter=typing)(self._newline)
         keys.add("enter", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
-        keys.add("c-d", filter=reasoning)(lambda _event: self.listener.reason(self._reason.text))
-        keys.add("escape", filter=reasoning)(lambda _event: self._back_to_key())
+        texting = reasoning & Condition(lambda: bool(self._label))
+        keys.add("c-d", filter=reasoning & ~texting)(lambda _event: self.listener.reason(self._reason.text))
+        keys.add("escape", filter=reasoning & ~texting)(lambda _event: self._back_to_key())
+        keys.add("c-d", filter=texting)(lambda _event: self.listener.withdraw())
+        keys.add("escape", filter=texting)(lambda _event: self.listener.withdraw())
         keys.add("c-d", filter=typing & empty)(lambda _event: self.listener.leave())
         keys.add("c-c", eager=True)(lambda _event: self.listener.interrupt())
         keys.add("<sigint>")(lambda _event: self.listener.interrupt())

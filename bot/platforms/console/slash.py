@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 COMMANDS = {
     "/help": "what can be typed here",
-    "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp show NAME",
+    "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp add, /mcp help",
+    "/profile": "who the bot is in a place: /profile list, /profile set NAME",
+    "/conversations": "what was talked about: list, show, export, delete",
     "/new": "start a fresh conversation",
     "/check": "find out whether a call of unknown outcome happened",
     "/again": "run such a call once more",
@@ -82,6 +84,8 @@ class Unknown:
 Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | Unknown
 
 
+_ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations"})
+"""Commands that the engine's side answers."""
 _PLAIN: dict[str, Line] = {
     "exit": Quit(),
     "quit": Quit(),
@@ -108,8 +112,8 @@ def parse(text: str) -> Line | None:
         return _PLAIN[text]
     if not text.startswith("/") or "/" in command[1:]:
         return Say(text)
-    if command.lower() == "/mcp":
-        return Invoke("mcp", _words(text[len(command) :]))
+    if command.lower() in _ELSEWHERE:
+        return Invoke(command.lower()[1:], _words(text[len(command) :]))
     return _PLAIN.get(command.lower()) or _unknown(command)
 
 

@@ -222,5 +222,5 @@ class ScriptedCommands:
         for reply in self.replies:
             yield reply
 
-    def complete(self, text: str) -> Sequence[str]:
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
         return [line for line in self.lines if line.startswith(text)]

@@ -1,0 +1,152 @@
+"""What admins have set, in force: servers, policies and profiles from the database, beside the operator's files.
+
+The database is the truth: whoever changes it calls `refresh` here at once, and every other process notices, by the
+doorbell or at its next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+
+from bot.app.operator_files import OperatorFiles
+from bot.commands.parts import Difference
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import ServerConfig, ServerEntry, ServerRecord, Synced
+from bot.domain.tools import Tool
+from bot.engine.rules import RuleBook
+from bot.errors import DatabaseError, SecretUnavailable
+from bot.ports import ServerAdmin
+from bot.stores import PolicyStore, ProfileStore, ServerStore
+from bot.tools.addresses import Allowances, check_definition
+from bot.tools.authentication import ready
+from bot.tools.unusable import Unusable
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class LiveAdministration:
+    """Keeps the toolbox and the rules of this process at what is on disk. `read_files` reads the operator's files anew;
+    `files` are those in force.
+    """
+
+    servers: ServerStore
+    policies: PolicyStore
+    profiles: ProfileStore
+    toolbox: ServerAdmin
+    rules: RuleBook
+    files: OperatorFiles
+    read_files: Callable[[], OperatorFiles]
+    allowances: Allowances
+    _seen: int = -1
+    _looking: asyncio.Event = field(default_factory=asyncio.Event)
+    _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def look(self) -> None:
+        """Something may have changed: do not wait for the next look."""
+        self._looking.set()
+
+    async def run(self) -> None:
+        """Follow the database until cancelled."""
+        while True:
+            self._looking.clear()
+            try:
+                if await self.servers.revision() != self._seen:
+                    await self.refresh()
+            except DatabaseError:
+                pass  # the database itself says once that it is away
+            except Exception:  # what cannot be read today must not keep tomorrow's changes out
+                log.exception("what admins have set cannot be taken over")
+            with suppress(TimeoutError):
+                # Jitter keeps many processes from asking in step; it is no secret.
+                async with asyncio.timeout(LOOK_SECONDS * random.uniform(0.8, 1)):  # noqa: S311
+                    await self._looking.wait()
+
+    async def refresh(self) -> None:
+        """Let this process follow the stores at once."""
+        async with self._refreshing:
+            # Before what it counts: a change that comes in between is found at the next look.
+            revision = await self.servers.revision()
+            self.rules.replace_file(self.files.policies)
+            self.rules.amend(
+                await self.policies.rules(), await self.profiles.profiles(), await self.profiles.bindings()
+            )
+            await self.toolbox.follow(await self._entries())
+            self._seen = revision
+
+    async def difference(self) -> Difference:
+        """Read the operator's files again and compare. Raises SettingsError."""
+        return _difference(self.files, await asyncio.to_thread(self.read_files))
+
+    async def reload(self) -> Difference:
+        """Read them again and run by them from now on. Raises SettingsError."""
+        files = await asyncio.to_thread(self.read_files)
+        found = _difference(self.files, files)
+        self.files = files
+        await self.refresh()
+        return found
+
+    def objection(self, config: ServerConfig) -> str:
+        """Why a definition made in chat is not allowed here."""
+        try:
+            check_definition(config, self.allowances)
+        except Unusable as unusable:
+            return unusable.sentence
+        return ""
+
+    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
+        """What happens if somebody asks for this tool there."""
+        return self.rules.rules(conversation).policy_of(tool)
+
+    async def _entries(self) -> Sequence[ServerEntry]:
+        known = await self.servers.known()
+        of_file = [_with_memory(entry, known) for entry in self.files.servers.entries]
+        taken = {entry.config.name for entry in of_file}
+        return [*of_file, *[await self._entry(record, known, taken) for record in await self.servers.records()]]
+
+    async def _entry(self, record: ServerRecord, known: Mapping[str, Synced], taken: set[str]) -> ServerEntry:
+        config, problem, secrets = record.config, "", frozenset[str]()
+        try:
+            values = await self.servers.reveal(record)
+            secrets = frozenset(values.values())
+            config = ready(record, values)
+        except SecretUnavailable as error:
+            problem = str(error)
+        except Unusable as unusable:
+            problem = unusable.sentence
+        if config.name in taken:
+            problem = f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them."
+        return ServerEntry(config, record.standing, known.get(record.id, Synced()), secrets, problem)
+
+
+def _with_memory(entry: ServerEntry, known: Mapping[str, Synced]) -> ServerEntry:
+    return ServerEntry(entry.config, entry.standing, known.get(entry.config.id, Synced()), entry.secrets, entry.problem)
+
+
+def _difference(before: OperatorFiles, after: OperatorFiles) -> Difference:
+    old = {entry.config.name: entry for entry in before.servers.entries}
+    new = {entry.config.name: entry for entry in after.servers.entries}
+    changed = [(name, _what_changed(old[name], new[name])) for name in old.keys() & new.keys()]
+    policies = [("policies", "other rules")] if before.policies != after.policies else []
+    return Difference(
+        added=tuple(sorted(new.keys() - old.keys())),
+        changed=tuple(sorted([(name, what) for name, what in changed if what] + policies)),
+        removed=tuple(sorted(old.keys() - new.keys())),
+        problems=tuple(entry.problem for entry in after.servers.entries if entry.problem),
+    )
+
+
+def _what_changed(old: ServerEntry, new: ServerEntry) -> str:
+    """The names of what is different: values may be secrets."""
+    names = [
+        each.name for each in fields(ServerConfig) if getattr(old.config, each.name) != getattr(new.config, each.name)
+    ]
+    return ", ".join(name.replace("_", " ") for name in names) or ("problem" if old.problem != new.problem else "")

@@ -1,0 +1,115 @@
+"""`countersign doctor`: is everything there that a bot needs, and what to do where it is not.
+
+Settings, the operator's files, database, model, then every MCP server. It works beside a running bot.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict
+
+from bot.app.chat import login_name
+from bot.app.database import fitting_database
+from bot.app.models import Models, choose_model
+from bot.app.office import opened_office
+from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.domain.checks import Check, Finding
+from bot.domain.servers import ConnectPolicy
+from bot.errors import CountersignError
+from bot.platforms.console.person import Person
+from bot.rendering.plain import one_line
+from bot.settings import Settings
+
+_MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
+_LONGEST_LINE = 400
+
+
+async def examine_all(settings: Settings, *, as_json: bool) -> int:
+    """Look at everything and say what was found, line by line; the exit code."""
+    broken = False
+    async with aclosing(_checks(settings)) as checks:
+        async for subject, check in checks:
+            broken |= check.finding is Finding.BROKEN
+            sys.stdout.write(f"{_json(subject, check) if as_json else _line(subject, check)}\n")
+            sys.stdout.flush()
+    return 1 if broken else 0
+
+
+def _json(subject: str, check: Check) -> str:
+    return json.dumps({"subject": subject, **asdict(check)}, ensure_ascii=False)
+
+
+def _line(subject: str, check: Check) -> str:
+    took = f" ({check.seconds * 1000:.0f} ms)" if check.seconds is not None else ""
+    fix = f" Fix: {check.fix}" if check.fix else ""
+    said = one_line(f"{check.detail}{took}{fix}", _LONGEST_LINE)
+    return f"{_MARKS[check.finding]} {subject} · {check.name}  {said}".rstrip()
+
+
+async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
+    """What was looked at, and what was found."""
+    yield "settings", Check("environment", Finding.WELL, "It can be read.")
+    try:
+        files = read_operator_files(settings)
+    except CountersignError as error:
+        yield "settings", _broken("files", error)
+        return
+    for check in _of_files(settings, files):
+        yield "settings", check
+    yield "model", await _of_model(settings)
+    async with aclosing(_of_database_and_servers(settings, files)) as found:
+        async for each in found:
+            yield each
+
+
+def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
+    checks = [Check("servers file", Finding.DOUBTFUL, warning) for warning in files.servers.warnings]
+    checks += [
+        Check(
+            "policies",
+            Finding.DOUBTFUL,
+            f"{settings.policy_file} has policies for {name!r}, which is no server of the file.",
+            "correct the name",
+        )
+        for name in files.strangers()
+    ]
+    return checks or [Check("files", Finding.WELL, "They can be read.")]
+
+
+async def _of_model(settings: Settings) -> Check:
+    """Whether the model can be built: whether its service answers shows at the first question, and costs money."""
+    try:
+        choice = choose_model(settings)
+        models = Models(choice, lambda name: choose_model(settings, name))
+        try:
+            await models.named("")
+        finally:
+            await models.close()
+    except CountersignError as error:
+        return _broken("configured", error)
+    return Check("configured", Finding.WELL, choice.label)
+
+
+async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:
+    operator = Person(login_name()).author.principal
+    try:
+        async with fitting_database(settings, migrate=False) as database:
+            yield "database", Check("opened", Finding.WELL, database.name)
+            async with opened_office(
+                settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
+            ) as office:
+                if not office.toolbox.enabled:
+                    yield "servers", Check("MCP", Finding.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
+                for state in office.toolbox.servers():
+                    async with aclosing(office.toolbox.examine(state.config.id)) as checks:
+                        async for check in checks:
+                            yield state.config.name, check
+    except CountersignError as error:
+        yield "database", _broken("opened", error)
+
+
+def _broken(name: str, error: CountersignError) -> Check:
+    return Check(name, Finding.BROKEN, error.cause, error.fix)

@@ -1,0 +1,116 @@
+"""Everything that is administered, built and kept at what is on disk: stores, connections, rules, commands.
+
+The house needs it for turns, and `countersign servers` and the doctor need it without any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.secrets import UsableSecrets, secret_box
+from bot.commands.parts import CommandParts, Rights
+from bot.commands.registry import CommandRegistry
+from bot.domain.conversations import Member
+from bot.domain.servers import ConnectPolicy
+from bot.engine.policy import Signatories
+from bot.engine.rules import RuleBook
+from bot.logs import redact_logs
+from bot.settings import Settings, read_environment
+
+if TYPE_CHECKING:
+    from bot.app.administration import LiveAdministration
+    from bot.storage.database import Database
+    from bot.storage.turn_log import SqlTurnLog
+    from bot.tools.redaction import Redaction
+    from bot.tools.toolbox import McpToolbox
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What administering takes, and what follows from it."""
+
+    toolbox: McpToolbox
+    rules: RuleBook
+    administration: LiveAdministration
+    commands: CommandRegistry
+
+
+@asynccontextmanager
+async def opened_office(
+    settings: Settings,
+    files: OperatorFiles,
+    database: Database,
+    *,
+    operator: str,
+    connect: ConnectPolicy,
+) -> AsyncIterator[Office]:
+    """Build it, take over what is on disk, and let the servers connect that `connect` says. Raises CountersignError."""
+    stores, toolboxes, administrations, logs_of_turns = await asyncio.gather(
+        *(
+            asyncio.to_thread(importlib.import_module, name)
+            for name in ("bot.app.stores", "bot.tools.toolbox", "bot.app.administration", "bot.storage.turn_log")
+        )
+    )
+    signatories = Signatories(settings.admins, settings.approvers, operator)
+    rules = RuleBook(files.policies, signatories)
+    kept = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
+    redact: Redaction = toolboxes.Redaction()
+    redact.learn(settings.secrets)
+    redact_logs(redact)
+    allowances = toolboxes.Allowances(settings.mcp_allowed_hosts, settings.mcp_allowed_commands)
+    toolbox: McpToolbox = toolboxes.McpToolbox(
+        enabled=settings.mcp_enabled,
+        policy=connect,
+        redact=redact,
+        allowances=allowances,
+        on_synced=kept.servers.synced,
+        on_sync_failed=kept.servers.sync_failed,
+    )
+    administration: LiveAdministration = administrations.LiveAdministration(
+        kept.servers,
+        kept.policies,
+        kept.profiles,
+        toolbox,
+        rules,
+        files,
+        lambda: read_operator_files(settings),
+        allowances,
+    )
+    turn_log: SqlTurnLog = logs_of_turns.SqlTurnLog(database)
+
+    def operates(member: Member) -> bool:
+        return bool(operator) and member.author.principal == operator
+
+    commands = CommandRegistry(
+        CommandParts(
+            servers=toolbox,
+            administration=administration,
+            rights=Rights(signatories.administers, operates, _who(signatories)),
+            server_store=kept.servers,
+            policies=kept.policies,
+            profiles=kept.profiles,
+            archive=kept.archive,
+            recent=turn_log.recent,
+            file=str(settings.mcp_servers_file),
+            allowed_names=settings.mcp_allowed_servers,
+        )
+    )
+    async with AsyncExitStack() as stack:
+        await administration.refresh()
+        await toolbox.start()
+        stack.push_async_callback(toolbox.close)
+        yield Office(toolbox, rules, administration, commands)
+
+
+def _who(signatories: Signatories) -> str:
+    """Whom people turn to who may not administer."""
+    return ", ".join(sorted(signatories.admins)) or "an administrator"

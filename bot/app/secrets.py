@@ -1,0 +1,71 @@
+"""Keys to encrypt secrets with, and which secrets of this machine a server that an admin defines may refer to.
+
+An admin in a chat is not the operator: `env:` and `file:` must not become a way to read the bot's own keys, or any
+file of the machine, by sending them to a server of one's own.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import SecretStr
+
+from bot.errors import SecretUnavailable
+from bot.settings import Settings
+from bot.storage.address import PostgresServer, SqliteFile, read_address
+from bot.storage.key_file import key_beside
+from bot.storage.secret_box import SecretBox, make_box, read_keys
+from bot.storage.secret_sources import open_regular_file
+
+log = logging.getLogger(__name__)
+
+
+def secret_box(settings: Settings) -> SecretBox:
+    """The box of the operator's keys. Where there are none, SQLite gets a key of its own beside the file as soon as one
+    is needed; a box on PostgreSQL stays empty, and says what it needs when it is needed. Raises SettingsError.
+    """
+    key, password = _plain(settings.mcp_encryption_key), _plain(settings.encryption_master_password)
+    match read_address(settings.database_url):
+        case SqliteFile(path) if not key and not password:
+            return SecretBox(later=lambda: _key_beside(path))
+        case SqliteFile() | PostgresServer():
+            return make_box(key, password)
+
+
+def _key_beside(path: Path) -> tuple[bytes, ...]:
+    kept = key_beside(path)
+    if kept.new:
+        log.warning("secrets are encrypted with a new key in %s: keep a copy of it, but not beside", kept.path)
+    return read_keys(kept.text, f"The file {kept.path}")
+
+
+class UsableSecrets:
+    """Variables whose names fit MCP_SECRET_VARIABLES, save the bot's own; files within MCP_SECRET_FOLDER."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        own = {name.upper() for name in Settings.model_fields}
+        self.environment = {
+            name: value
+            for name, value in environment.items()
+            if name not in own and any(fnmatch.fnmatchcase(name, each) for each in settings.mcp_secret_variables)
+        }
+        self._folder = settings.mcp_secret_folder
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open a file for a server's secret. Raises SecretUnavailable."""
+        folder = self._folder.resolve()
+        # Resolved first: a link in the folder may point anywhere.
+        if not Path(path).resolve().is_relative_to(folder):
+            raise SecretUnavailable(
+                f"The file {path} is not in {folder}, which is where servers' secrets are read from.",
+                "put it there, or set MCP_SECRET_FOLDER",
+            )
+        return open_regular_file(str(Path(path).resolve()))
+
+
+def _plain(secret: SecretStr | None) -> str:
+    return secret.get_secret_value() if secret else ""

@@ -1,0 +1,117 @@
+"""`countersign servers …`: the verbs of `/mcp` for the operator's shell, by the same code.
+
+It works beside a running bot: what it changes is in the database, which the bot follows.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from collections.abc import Sequence
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, TextIO
+
+from bot.app.chat import login_name
+from bot.app.database import current, fitting_database, upgrade
+from bot.app.office import opened_office
+from bot.app.operator_files import read_operator_files
+from bot.app.secrets import UsableSecrets, secret_box
+from bot.domain.commands import FieldKind, Form, Invocation, Reply, Submission
+from bot.domain.servers import ConnectPolicy
+from bot.platforms.console.lines import unmarked
+from bot.platforms.console.person import Person, fresh_conversation
+from bot.platforms.console.plain_replies import reply_text
+from bot.rendering.plain import one_line
+from bot.rendering.reply_json import reply_json
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.storage.server_store import Resealed
+
+FAILED = 1
+
+
+async def rotate(settings: Settings) -> Resealed:
+    """Encrypt every stored secret anew with the first key. Raises CountersignError."""
+    from bot.app.stores import opened_stores  # noqa: PLC0415 - loads the database's libraries
+
+    async with fitting_database(settings, migrate=False) as database:
+        stores = opened_stores(database, secret_box(settings), UsableSecrets(settings, {}))
+        return await stores.servers.reseal(Person(login_name()).author)
+
+
+async def administer(settings: Settings, command: str, words: Sequence[str], *, as_json: bool) -> int:
+    """Answer one command; the exit code. Raises CountersignError."""
+    files = read_operator_files(settings)
+    person = Person(login_name())
+    if settings.auto_migrate:
+        found, wanted = await current(settings)
+        if found != wanted:
+            await upgrade(settings)
+    async with (
+        fitting_database(settings, migrate=False) as database,
+        opened_office(
+            settings, files, database, operator=person.author.principal, connect=ConnectPolicy.LAZY
+        ) as office,
+    ):
+        request: Invocation | Submission = Invocation(
+            command, tuple(words), person.member, person.key(fresh_conversation()), hidden_input=True
+        )
+        while True:
+            last: Reply | Form | None = None
+            async for last in office.commands.handle(request):
+                _show_progress(last)
+            _hide_progress()
+            if isinstance(last, Form) and _only_secrets(last):
+                request = Submission(last.id, _asked(last), person.member, request.conversation, hidden_input=True)
+                continue
+            return _told(last, as_json=as_json)
+
+
+def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
+    if reply is None:
+        return 0
+    failed = isinstance(reply, Form) or reply.failed
+    if isinstance(reply, Reply) and reply.message is not None:
+        # There is no engine here: a call by hand belongs in a conversation, where its card can be signed.
+        reply = Reply("A tool is run in a chat, where it can be signed for: `countersign chat`.", failed=True)
+        failed = True
+    if as_json:
+        _write(json.dumps(reply_json(reply), ensure_ascii=False), sys.stdout)
+    elif isinstance(reply, Reply) and reply.document is not None:
+        _write(reply.document.text, sys.stdout)
+    else:
+        _write(reply_text(reply), sys.stderr if failed else sys.stdout)
+    return FAILED if failed else 0
+
+
+def _show_progress(reply: Reply | Form) -> None:
+    """One line that each answer overwrites, for a person who waits."""
+    if isinstance(reply, Reply) and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{one_line(unmarked(reply.text), get_terminal_size().columns - 1)}")
+        sys.stderr.flush()
+
+
+def _hide_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _write(text: str, stream: TextIO) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def _only_secrets(form: Form) -> bool:
+    return all(each.kind is FieldKind.SECRET for each in form.fields)
+
+
+def _asked(form: Form) -> dict[str, str]:
+    """What the person types without an echo, or what a pipe holds, a line each."""
+    answers = dict(form.carried)
+    for each in form.fields:
+        prompt = f"{each.label}: "
+        answers[each.name] = getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    return answers

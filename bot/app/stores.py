@@ -1,0 +1,33 @@
+"""The stores of what admins set, over one database. Loaded when a database is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.app.secrets import UsableSecrets
+from bot.storage.archive import SqlArchive
+from bot.storage.database import Database
+from bot.storage.policy_store import SqlPolicyStore
+from bot.storage.profile_store import SqlProfileStore
+from bot.storage.secret_box import SecretBox
+from bot.storage.server_store import SqlServerStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """All of them."""
+
+    servers: SqlServerStore
+    policies: SqlPolicyStore
+    profiles: SqlProfileStore
+    archive: SqlArchive
+
+
+def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
+    """The stores. `usable` is what servers that admins define may refer to."""
+    return Stores(
+        SqlServerStore(database, box, usable.environment, usable.open_file),
+        SqlPolicyStore(database),
+        SqlProfileStore(database),
+        SqlArchive(database),
+    )

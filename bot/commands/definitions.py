@@ -1,0 +1,376 @@
+"""A server's definition, read from what people give: options of a line or fields of a form, by the same names.
+
+Everything that is wrong is found at once, each under its field. Knows what a definition may look like (checklist A,
+C); whether an address or a program is allowed here is for `Administration.objection` to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from bot.commands.tokens import WARNING, looks_like_token
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    Authentication,
+    AuthenticationKind,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    Transport,
+)
+
+T = TypeVar("T")
+TRANSPORTS = ("streamable_http", "stdio")
+LATER_TRANSPORTS = ("sse", "jsonrpc_http", "auto")
+KINDS = tuple(kind.value for kind in AuthenticationKind)
+YES, NO = "yes", "no"
+LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000}
+LONGEST_INSTRUCTION = 4000
+LONGEST_SECONDS = 3600.0
+LONGEST_SECRET = 4096
+REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
+_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
+_SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
+
+
+@dataclass
+class Drafted:
+    """A record as it would be, the values of new stored secrets by slot, and what is wrong by field."""
+
+    record: ServerRecord
+    secrets: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def slug_of(title: str) -> str:
+    """A slug made of a name people use; empty if there is nothing in it to make one of."""
+    return re.sub(r"[^a-z0-9]+", "-", title.strip().lower()).strip("-")[:64].strip("-")
+
+
+def is_slug(text: str) -> bool:
+    """Lower-case letters, digits and dashes, at most 64 of them (checklist 2)."""
+    return bool(_SLUG.fullmatch(text))
+
+
+def drafted(base: ServerRecord, fields: Mapping[str, str], *, hidden: str = "", argv: Sequence[str] = ()) -> Drafted:
+    """`base` with the given fields instead of its own. A field that is absent leaves what is there, an empty one takes
+    it away. `hidden` is the secret itself, where a hidden prompt has asked for it; `argv` a command line as it was
+    typed, word by word.
+    """
+    return _Draft(base, fields, argv).drafted(hidden)
+
+
+class _Draft:
+    def __init__(self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str]) -> None:
+        self._base = base
+        self._fields = fields
+        self._argv = argv
+        self._errors: dict[str, str] = {}
+
+    def drafted(self, hidden: str) -> Drafted:
+        config = dataclasses.replace(
+            self._base.config,
+            name=self._read("name", self._base.config.name, _slug),
+            title=self._text("title", self._base.config.title),
+            description=self._text("description", self._base.config.description),
+            transport=self._transport(),
+            system_instruction=self._text("system_instruction", self._base.config.system_instruction),
+            response_instruction=self._text("response_instruction", self._base.config.response_instruction),
+            auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
+            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, _seconds),
+            tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, _seconds),
+            auto_connect=self._read("auto_connect", self._base.config.auto_connect, _switch),
+            trusted=self._read("trusted", self._base.config.trusted, _switch),
+        )
+        authentication = self._authentication(config.transport)
+        references, stored = self._secrets(config.transport, authentication, hidden)
+        record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
+        return Drafted(record, stored, self._errors)
+
+    def _text(self, name: str, present: str) -> str:
+        longest = LONGEST.get(name, LONGEST_INSTRUCTION)
+        return self._read(name, present, lambda text: _plain_text(text, longest))
+
+    def _read(self, name: str, present: T, read: Callable[[str], T]) -> T:
+        if name not in self._fields:
+            return present
+        try:
+            return read(self._fields[name].strip())
+        except ValueError as error:
+            self._errors[name] = str(error)
+            return present
+
+    def _transport(self) -> Transport:
+        present = self._base.config.transport
+        now = "stdio" if isinstance(present, StdioTransport) else "streamable_http"
+        blank = not (present.command if isinstance(present, StdioTransport) else present.url)
+        if "transport" not in self._fields and blank and (self._argv or self._fields.get("command")):
+            now = "stdio"
+        kind = self._read("transport", now, _transport_kind)
+        return self._stdio(present) if kind == "stdio" else self._http(present)
+
+    def _stdio(self, present: Transport) -> Transport:
+        before = present if isinstance(present, StdioTransport) else StdioTransport("")
+        if self._fields.get("url"):
+            self._errors["url"] = "A local program has no address: leave this empty."
+        words = tuple(self._argv) or self._read("command", (before.command, *before.args), _command_line)
+        if not words or not words[0]:
+            self._errors.setdefault("command", "Which program? Its command line, such as: python -m my_server")
+            return before
+        cwd = self._read("cwd", before.cwd or "", _folder)
+        return StdioTransport(words[0], tuple(words[1:]), before.env, cwd or None)
+
+    def _http(self, present: Transport) -> Transport:
+        before = present if isinstance(present, HttpTransport) else HttpTransport("")
+        for name in ("command", "cwd"):
+            if self._fields.get(name) or (name == "command" and self._argv):
+                self._errors[name] = "A remote server has no program: leave this empty."
+        url = self._read("url", before.url, _address)
+        if not url:
+            self._errors.setdefault("url", "Where is it? An address such as https://example.com/mcp")
+        return HttpTransport(url, before.headers)
+
+    def _authentication(self, transport: Transport) -> Authentication:
+        if isinstance(transport, StdioTransport):
+            return Authentication()
+        before = self._base.authentication
+        kind = self._read("auth", before.kind, _kind)
+        if kind is AuthenticationKind.NONE and "auth" not in self._fields and self._fields.get("secret"):
+            kind = AuthenticationKind.API_KEY
+        header = self._read("auth_header", before.header, _header) or "Authorization"
+        username = self._read("username", before.username, lambda text: _plain_text(text, 255))
+        if kind is AuthenticationKind.BASIC and not username:
+            self._errors.setdefault("username", "Who signs in? The user name is missing.")
+        return Authentication(kind, header, username if kind is AuthenticationKind.BASIC else "")
+
+    def _secrets(
+        self, transport: Transport, authentication: Authentication, hidden: str
+    ) -> tuple[dict[str, SecretReference], dict[str, str]]:
+        local = isinstance(transport, StdioTransport)
+        mine = "env:" if local else "header:"
+        references = {slot: kept for slot, kept in self._base.secrets.items() if slot.startswith(mine)}
+        references = self._references("env" if local else "headers", mine, references, _VARIABLE if local else _HEADER)
+        other = "headers" if local else "env"
+        if self._fields.get(other, "").strip():
+            self._errors[other] = "This kind of server takes none: leave this empty."
+        if authentication.kind is AuthenticationKind.NONE:
+            if self._fields.get("secret") or hidden:
+                self._errors.setdefault("secret", "Say how it signs in: header, basic or api_key.")
+            return references, {}
+        if hidden and (objection := unusable_secret(hidden)):
+            self._errors["hidden"] = objection
+        if hidden:
+            return {**references, AUTH_SECRET: SecretReference(SecretSource.STORED)}, {AUTH_SECRET: hidden}
+        before = self._base.secrets.get(AUTH_SECRET)
+        reference = self._read("secret", before, lambda text: _reference(text) if text else before)
+        if reference is None:
+            self._errors.setdefault("secret", f"Its secret is missing. {REFERENCE}")
+            return references, {}
+        return {**references, AUTH_SECRET: reference}, {}
+
+    def _references(
+        self, name: str, prefix: str, present: dict[str, SecretReference], key: re.Pattern[str]
+    ) -> dict[str, SecretReference]:
+        """`NAME=env:OTHER`, one a line. `NAME=***` keeps the one that is there."""
+        if name not in self._fields:
+            return present
+        found: dict[str, SecretReference] = {}
+        for line in filter(None, map(str.strip, self._fields[name].splitlines())):
+            slot, assigned, text = line.partition("=")
+            slot = f"{prefix}{slot.strip()}"
+            try:
+                if not assigned or not key.fullmatch(slot.removeprefix(prefix)):
+                    raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - with its fellows
+                found[slot] = present[slot] if text.strip() == KEEP and slot in present else _reference(text.strip())
+            except ValueError as error:
+                self._errors[name] = str(error)
+        return found
+
+
+KEEP = "***"
+"""Stands for a secret that is kept elsewhere, and leaves it as it is (C18)."""
+
+
+def unusable_secret(value: str) -> str:
+    """What is wrong with a secret, nothing if it can be used."""
+    if not value:
+        return "It is empty."
+    if len(value) > LONGEST_SECRET:
+        return f"At most {LONGEST_SECRET} characters."
+    if not (value.isascii() and value.isprintable()):
+        return "Only characters that can be sent in a header: plain ASCII on one line."
+    return ""
+
+
+def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
+    """What is different, field by field, as the audit says it: from, to, and no secret."""
+    old, new = _told(before), _told(after)
+    return {
+        name: f"{old.get(name, '') or 'nothing'} → {new.get(name, '') or 'nothing'}"
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name, "") != new.get(name, "")
+    }
+
+
+def fields_of(record: ServerRecord) -> dict[str, str]:
+    """A record as the fields it could be read from, without any secret."""
+    config = record.config
+    local = isinstance(config.transport, StdioTransport)
+    lines = "\n".join(
+        f"{slot.partition(':')[2]}={KEEP if reference.source is SecretSource.STORED else reference}"
+        for slot, reference in sorted(record.secrets.items())
+        if slot != AUTH_SECRET
+    )
+    kept = record.secrets.get(AUTH_SECRET)
+    return {
+        "name": config.name,
+        "title": config.title,
+        "description": config.description,
+        **_transport_fields(config.transport),
+        "auth": record.authentication.kind.value,
+        "auth_header": record.authentication.header,
+        "username": record.authentication.username,
+        "secret": str(kept) if kept is not None and kept.source is not SecretSource.STORED else "",
+        "env" if local else "headers": lines,
+        "system_instruction": config.system_instruction,
+        "response_instruction": config.response_instruction,
+        "auto_context_tool": config.auto_context_tool,
+        "connect_timeout": f"{config.connect_timeout:g}",
+        "tool_timeout": f"{config.tool_timeout:g}",
+        "auto_connect": YES if config.auto_connect else NO,
+        "trusted": YES if config.trusted else NO,
+    }
+
+
+def command_line(config: ServerConfig) -> str:
+    """A local server's program as a shell would take it, so that its words can be told apart."""
+    match config.transport:
+        case StdioTransport(command, args):
+            return shlex.join((command, *args))
+        case HttpTransport():
+            return ""
+
+
+def _transport_fields(transport: Transport) -> dict[str, str]:
+    match transport:
+        case StdioTransport(command, args, _, cwd):
+            return {"transport": "stdio", "command": shlex.join((command, *args)), "cwd": cwd or ""}
+        case HttpTransport(url):
+            return {"transport": "streamable_http", "url": url}
+
+
+def _told(record: ServerRecord) -> dict[str, str]:
+    return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}
+
+
+def _slug(text: str) -> str:
+    if not is_slug(text):
+        raise ValueError("Lower-case letters, digits and dashes, at most 64 of them.")
+    return text
+
+
+def _plain_text(text: str, longest: int) -> str:
+    if len(text) > longest:
+        raise ValueError(f"At most {longest} characters, and this has {len(text)}.")
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        raise ValueError("There are characters in it that cannot be seen.")
+    return text
+
+
+def _transport_kind(text: str) -> str:
+    kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
+    if kind in LATER_TRANSPORTS:
+        raise ValueError("This transport is not available in this release. Use streamable_http or stdio.")
+    if kind not in TRANSPORTS:
+        raise ValueError("One of: streamable_http, stdio.")
+    return kind
+
+
+def _kind(text: str) -> AuthenticationKind:
+    try:
+        return AuthenticationKind(text.lower().replace("-", "_") or "none")
+    except ValueError:
+        raise ValueError(f"One of: {', '.join(KINDS)}.") from None
+
+
+def _header(text: str) -> str:
+    if text and not _HEADER.fullmatch(text):
+        raise ValueError("That is no name of a header.")
+    return text
+
+
+def _reference(text: str) -> SecretReference:
+    if looks_like_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    try:
+        return SecretReference.parse(text)
+    except ValueError:
+        raise ValueError(REFERENCE) from None
+
+
+def _switch(text: str) -> bool:
+    match text.lower():
+        case "yes" | "on" | "true" | "y":
+            return True
+        case "no" | "off" | "false" | "n" | "":
+            return False
+        case _:
+            raise ValueError("yes or no.")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
+    return seconds
+
+
+def _folder(text: str) -> str:
+    if text and not (text.startswith("/") and text.isprintable()):
+        raise ValueError("An absolute path, such as /srv/files.")
+    return text
+
+
+def _command_line(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(_plain_text(text, LONGEST["command"])))
+    except ValueError as error:
+        if "quotation" in str(error) or "escaped" in str(error):
+            raise ValueError("A quotation mark has no partner.") from None
+        raise
+
+
+def _address(text: str) -> str:
+    """An http or https address without credentials (checklist 221)."""
+    _plain_text(text, LONGEST["url"])
+    if not text:
+        return ""
+    try:
+        address = urlsplit(text)
+        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() for character in text):
+        raise ValueError("That is no http or https address. Write https://host/path.")
+    if address.username or address.password:
+        raise ValueError("A user name or password in an address would be kept readable. Use sign-in basic instead.")
+    if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):
+        raise ValueError("A key in an address would be kept readable. Use sign-in header or api_key instead.")
+    if looks_like_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    return text

@@ -1,0 +1,185 @@
+"""Servers as the people of one workspace know them: what is defined, joined with how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bot.commands.command import Request
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import did_you_mean, named
+from bot.commands.refusals import Refusal
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import EVERYWHERE, ServerConfig, ServerRecord, ServerState, ServerStatus, Standing, SyncStatus
+from bot.errors import NotFound, ServerTrouble
+from bot.ports import ServerAdmin
+
+_STANDING = {
+    Standing.ON: ServerStatus.PENDING,
+    Standing.DISCONNECTED: ServerStatus.DISCONNECTED,
+    Standing.DISABLED: ServerStatus.DISABLED,
+}
+_RESTING = (ServerStatus.PENDING, ServerStatus.IDLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One server. `record` is None for one of the operator's file; `state` is None as long as this process does not
+    follow it yet.
+    """
+
+    config: ServerConfig
+    record: ServerRecord | None = None
+    state: ServerState | None = None
+
+    @property
+    def id(self) -> str:
+        """What stores and connections know it by."""
+        return self.config.id
+
+    @property
+    def name(self) -> str:
+        """Its slug."""
+        return self.config.name
+
+    @property
+    def status(self) -> ServerStatus:
+        """How it stands: what an admin has wanted last counts before what this process has noticed of it."""
+        wanted = self.record.standing if self.record is not None else Standing.ON
+        if wanted is not Standing.ON or self.state is None:
+            return _STANDING[wanted]
+        late = self.record is not None and self.state.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+        return ServerStatus.PENDING if late else self.state.status
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, if anything is."""
+        return self.state.problem if self.state is not None else ""
+
+    @property
+    def sync(self) -> SyncStatus:
+        """How what is known of it stands."""
+        return self.state.sync if self.state is not None else SyncStatus.NEVER_SYNCED
+
+
+class Directory:
+    """Finds servers by what people call them, among everybody's and their own workspace's; others do not exist."""
+
+    def __init__(self, parts: CommandParts) -> None:
+        self._parts = parts
+        self._servers = parts.servers
+
+    async def all(self, conversation: ConversationKey) -> list[Seen]:
+        """Every server there is for this place, by name."""
+        states = {state.config.id: state for state in self._servers.servers()}
+        records = [
+            record for record in await self._parts.server_store.records() if _visible(record.config, conversation)
+        ]
+        seen = [Seen(record.config, record, states.get(record.id)) for record in records]
+        seen += [
+            Seen(state.config, None, state)
+            for state in states.values()
+            if state.config.from_file and _visible(state.config, conversation)
+        ]
+        return sorted(seen, key=lambda each: (each.name, each.id))
+
+    async def find(self, name: str, conversation: ConversationKey) -> Seen:
+        """The server that a person means by its slug, its id or its title. A workspace's own comes first. Raises
+        Refusal.
+        """
+        servers = await self.all(conversation)
+        wanted = name.strip().lower()
+        for fits in (_is_id, _is_slug, _is_title):
+            found = [each for each in servers if fits(each.config, wanted)]
+            if found:
+                return min(found, key=lambda each: (each.config.workspace == EVERYWHERE, each.config.from_file))
+        hint = did_you_mean(name, (each.name for each in servers))
+        raise Refusal(f"There is no server of that name.{hint} `/mcp list` lists them.")
+
+    async def changeable(self, name: str, request: Request) -> tuple[Seen, ServerRecord]:
+        """A server that this person may change, with its record. Raises Refusal, which says who may."""
+        seen = await self.find(name, request.conversation)
+        return seen, self.record_of(seen, operates=self._parts.rights.operates(request.member))
+
+    def record_of(self, seen: Seen, *, operates: bool) -> ServerRecord:
+        """The record of a server that may be changed from chat. Raises Refusal."""
+        if seen.record is None:
+            raise Refusal(
+                f"{named(seen.config)} is managed in the operator's file `{self._parts.file}` and is read-only here. "
+                "Change it there, then use `/mcp reload`."
+            )
+        if seen.config.workspace == EVERYWHERE and not operates:
+            raise Refusal(
+                f"{named(seen.config)} belongs to every workspace. Only the operator can change it: "
+                "`countersign servers` on the machine that runs the bot."
+            )
+        return seen.record
+
+    async def wake(self, servers: Sequence[Seen]) -> bool:
+        """Connect to those that may be used, rest, and were never asked what they offer; whether there were any. One's
+        trouble is its own.
+        """
+        asleep = [
+            each
+            for each in servers
+            if each.status in _RESTING and not each.problem and not self.capabilities(each).tools
+        ]
+        await asyncio.gather(*(self._connect(each.id) for each in asleep))
+        if any(each.status is ServerStatus.CONNECTING for each in servers):
+            await self._servers.settled()
+            return True
+        return bool(asleep)
+
+    async def _connect(self, server_id: str) -> None:
+        with suppress(NotFound, ServerTrouble):
+            await self._servers.connect(server_id)
+
+    def capabilities(self, seen: Seen) -> ServerCapabilities:
+        """What a server offers, as far as this process knows it."""
+        return capabilities(self._servers, seen.id)
+
+    def names(self, conversation: ConversationKey) -> list[str]:
+        """The slugs of all servers that are followed now, from memory."""
+        states: Sequence[ServerState] = self._servers.servers()
+        return sorted({state.config.name for state in states if _visible(state.config, conversation)})
+
+    def known(self, name: str, conversation: ConversationKey) -> ServerCapabilities:
+        """What a server offers, from memory, by its slug."""
+        for state in self._servers.servers():
+            if state.config.name == name and _visible(state.config, conversation):
+                return capabilities(self._servers, state.config.id)
+        return ServerCapabilities()
+
+
+def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
+    """What a server offers; nothing if it is not followed yet, or not any more."""
+    try:
+        return servers.capabilities(server_id)
+    except NotFound:
+        return ServerCapabilities()
+
+
+def taken(servers: Iterable[Seen], name: str, *, but: str = "") -> Seen | None:
+    """The server other than `but` (an id) that has this slug or title already."""
+    wanted = name.lower()
+    fits = (each for each in servers if each.id != but)
+    return next((each for each in fits if wanted in (each.name.lower(), each.config.title.lower())), None)
+
+
+def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:
+    return config.workspace in (EVERYWHERE, conversation.home)
+
+
+def _is_id(config: ServerConfig, wanted: str) -> bool:
+    return config.id.lower() == wanted
+
+
+def _is_slug(config: ServerConfig, wanted: str) -> bool:
+    return config.name.lower() == wanted
+
+
+def _is_title(config: ServerConfig, wanted: str) -> bool:
+    return bool(config.title) and config.title.lower() == wanted

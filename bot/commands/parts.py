@@ -1,0 +1,90 @@
+"""What the commands are built from, beside the ports and stores: the rest of the house, as they see it.
+
+The composition root gives all of it. Commands know no settings, no files and no connection.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.servers import ServerConfig
+from bot.domain.tools import Tool
+from bot.domain.views import TurnView
+from bot.ports import ServerAdmin
+from bot.stores import Archive, PolicyStore, ProfileStore, ServerStore
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How the operator's file differs from what this process runs by: names of servers. `changed` are pairs of a name
+    and what is different, in words without any secret; `problems` are sentences about what cannot be used.
+    """
+
+    added: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...] = ()
+    removed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """The file says what runs already."""
+        return not (self.added or self.changed or self.removed)
+
+
+class Administration(Protocol):
+    """What changes in this process when somebody administers, and what may not be."""
+
+    async def refresh(self) -> None:
+        """Let this process follow the stores at once. Returns when it does; connections may still be made."""
+
+    async def difference(self) -> Difference:
+        """Read the operator's file again and compare. Raises SettingsError."""
+
+    async def reload(self) -> Difference:
+        """Read it again and run by it from now on; what has changed. Raises SettingsError."""
+
+    def objection(self, config: ServerConfig) -> str:
+        """Why a definition made in chat is not allowed here, cause and fix in a sentence or two; empty if it is. It is
+        about the address of a remote server, or the command of a local one, which the operator alone may define.
+        """
+
+    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
+        """What happens if somebody asks for this tool there: file, database and profile taken together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Who may do what. `administers` and `operates` are asked anew for every command; `who` tells people whom to turn
+    to: `slack:U1, slack-group:S2`, or `an administrator`.
+    """
+
+    administers: Callable[[Member], bool]
+    operates: Callable[[Member], bool]
+    who: str = "an administrator"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandParts:
+    """Everything the commands need.
+
+    `recent` are the last turns of a conversation, oldest first (`FrontDoor.recent`). `file` is the operator's file of
+    servers as people know it. `allowed_names` are the only slugs that servers may have; empty allows all
+    (checklist 112). `clock` is in epoch seconds.
+    """
+
+    servers: ServerAdmin
+    administration: Administration
+    rights: Rights
+    server_store: ServerStore
+    policies: PolicyStore
+    profiles: ProfileStore
+    archive: Archive
+    recent: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
+    file: str = "config/mcp_servers.json"
+    allowed_names: frozenset[str] = frozenset()
+    clock: Callable[[], float] = time.time

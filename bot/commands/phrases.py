@@ -1,0 +1,109 @@
+"""How things are said in replies: counts, ages, names, guesses. Everything a command writes into Markdown goes
+through here or is its own words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import Reply
+from bot.domain.servers import ServerConfig
+
+POLICY_WORDS = {
+    ApprovalPolicy.ALWAYS_ALLOW: "runs",
+    ApprovalPolicy.ASK_USER: "asks",
+    ApprovalPolicy.ALWAYS_DENY: "blocked",
+}
+POLICY_CHOICES = ("ask", "allow", "deny")
+_POLICIES = {
+    "ask": ApprovalPolicy.ASK_USER,
+    "asks": ApprovalPolicy.ASK_USER,
+    "allow": ApprovalPolicy.ALWAYS_ALLOW,
+    "run": ApprovalPolicy.ALWAYS_ALLOW,
+    "deny": ApprovalPolicy.ALWAYS_DENY,
+    "block": ApprovalPolicy.ALWAYS_DENY,
+}
+POLICY_SAID = {
+    ApprovalPolicy.ASK_USER: "ask",
+    ApprovalPolicy.ALWAYS_ALLOW: "allow",
+    ApprovalPolicy.ALWAYS_DENY: "deny",
+}
+_SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+
+
+def failed(text: str) -> Reply:
+    """A reply that says what went wrong."""
+    return Reply(text, failed=True)
+
+
+def policy_meant(word: str) -> ApprovalPolicy | None:
+    """The policy a person means: the seeds' words in any case, or `ask`, `allow`, `deny`."""
+    if word.lower() in _POLICIES:
+        return _POLICIES[word.lower()]
+    return next((policy for policy in ApprovalPolicy if policy.value == word.upper()), None)
+
+
+def code(name: str, otherwise: str = "this one") -> str:
+    """A name in Markdown's code, if there is nothing in it but letters, digits, dots, dashes and underscores."""
+    return f"`{name}`" if _SAFE.fullmatch(name) else otherwise
+
+
+def named(config: ServerConfig) -> str:
+    """A server's slug in Markdown."""
+    return code(config.name, "this server")
+
+
+def counted(count: int, word: str, many: str = "") -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{count} {word}" if count == 1 else f"{count} {many or word + 's'}"
+
+
+def ago(then: float | None, now: float) -> str:
+    """How long since then: `just now`, `2 min ago`, `3 h ago`, `5 days ago`; a day for what is longer ago."""
+    if not then:
+        return "never"
+    seconds = max(now - then, 0)
+    if seconds < 60:
+        return "just now"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min ago"
+    if seconds < 48 * 3600:
+        return f"{int(seconds // 3600)} h ago"
+    if seconds < 30 * 86400:
+        return f"{int(seconds // 86400)} days ago"
+    return f"on {datetime.fromtimestamp(then, UTC):%Y-%m-%d}"
+
+
+def moment(then: float) -> str:
+    """A time as people write it in a table, UTC."""
+    return f"{datetime.fromtimestamp(then, UTC):%Y-%m-%d %H:%M:%S}" if then else ""
+
+
+def lasted(seconds: float | None) -> str:
+    """`82 ms`, `1.3 s`; empty if nobody knows."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def guess(typed: str, known: Iterable[str]) -> str:
+    """The known name nearest to what was typed, empty if none is near."""
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(typed.lower()[:100], by_lower, n=1)
+    return by_lower[close[0]] if close else ""
+
+
+def did_you_mean(typed: str, known: Iterable[str], before: str = "") -> str:
+    """` Did you mean `jira`?` or nothing. What was typed itself is not repeated: it could be anything."""
+    close = code(guess(typed, known), "")
+    return f" Did you mean `{before}{close[1:]}?" if close else ""
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    """Text from elsewhere on one line, for a cell."""
+    line = " ".join(text[: limit * 4].split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -1,0 +1,166 @@
+"""A profile as fields that people fill in, and back: all errors at once, each under its field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from bot.commands.directory import Seen
+from bot.commands.phrases import POLICY_SAID, policy_meant
+from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.profiles import EVERY_TOOL, PolicyRule, Profile
+
+EVERY_SERVER = "*"
+LONGEST_NAME, LONGEST_PERSONA = 100, 4000
+_PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,]{1,200}")
+_MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
+_INSTEAD = (
+    "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID"
+)
+_FIRST = (
+    Field("name", "Name", required=True, longest=LONGEST_NAME),
+    Field("persona", "Persona", FieldKind.LINES, "who the bot is, told to the model", longest=LONGEST_PERSONA),
+    Field("model", "Model", hint="provider:name; empty for the bot's own", longest=250),
+    Field("servers", "Servers", FieldKind.LINES, "one a line; * enables every server"),
+    Field("tools", "Tools", FieldKind.LINES, "SERVER.TOOL, one a line: the only ones of that server"),
+)
+_SECOND = (
+    Field("policies", "Policies", FieldKind.LINES, "SERVER=ask or SERVER.TOOL=deny, one a line"),
+    Field("approvers", "Approvers", FieldKind.LINES, "slack:U1 or slack-group:S1, one a line; empty for the settings'"),
+)
+STEPS = (_FIRST, _SECOND)
+
+
+def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[str, str], number: int = 1) -> Form:
+    """One of the two steps."""
+    step = STEPS[number - 1]
+    names = {field.name for field in step}
+    return Form(
+        f"profile set:{profile.id}:{profile.version}:{number}",
+        f"{'Edit' if profile.version else 'New'} profile · {number} of {len(STEPS)}",
+        tuple(replace(each, value=values.get(each.name, ""), error=errors.get(each.name, "")) for each in step),
+        submit="Save" if number == len(STEPS) else "Continue",
+        carried={name: value for name, value in values.items() if name not in names},
+        instead=_INSTEAD,
+    )
+
+
+def profile_values(profile: Profile, servers: Sequence[Seen]) -> dict[str, str]:
+    """What the fields hold now, with servers by their slugs. A server that is gone keeps its id."""
+    slugs = {seen.id: seen.name for seen in servers}
+    tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
+    policies = (
+        f"{slugs.get(rule.server, rule.server)}{f'.{rule.tool}' if rule.tool else ''}={POLICY_SAID[rule.policy]}"
+        for rule in profile.policies
+    )
+    enabled = [EVERY_SERVER] if profile.servers is None else sorted(slugs.get(each, each) for each in profile.servers)
+    return {
+        "name": profile.name,
+        "persona": profile.persona,
+        "model": profile.model,
+        "servers": "\n".join(enabled),
+        "tools": "\n".join(tools),
+        "policies": "\n".join(policies),
+        "approvers": "\n".join(sorted(profile.approvers)),
+    }
+
+
+def drafted_profile(
+    profile: Profile, fields: Mapping[str, str], servers: Sequence[Seen]
+) -> tuple[Profile, dict[str, str]]:
+    """The profile with the given fields instead of its own, and what is wrong with them. An absent field leaves what is
+    there, an empty one takes it away.
+    """
+    reader = _Reader(servers, profile)
+    readers: Mapping[str, Callable[[str], Mapping[str, object]]] = {
+        "name": lambda text: {"name": _name(text)},
+        "persona": lambda text: {"persona": _persona(text)},
+        "model": lambda text: {"model": _model(text)},
+        "servers": lambda text: {"servers": reader.servers(text)},
+        "tools": lambda text: {"tools": reader.tools(text)},
+        "policies": lambda text: {"policies": reader.policies(text)},
+        "approvers": lambda text: {"approvers": _approvers(text)},
+    }
+    changes: dict[str, object] = {}
+    errors: dict[str, str] = {}
+    for name, read in readers.items():
+        if name in fields:
+            try:
+                changes |= read(fields[name].strip())
+            except ValueError as error:
+                errors[name] = str(error)
+    changed = replace(profile, **changes)  # type: ignore[arg-type]
+    if not changed.name:
+        errors.setdefault("name", "What is it called?")
+    return changed, errors
+
+
+class _Reader:
+    """Reads lines about servers, by any name they have. Those that are gone may stay, by their ids."""
+
+    def __init__(self, servers: Sequence[Seen], profile: Profile) -> None:
+        gone = {*(profile.servers or ()), *profile.tools, *(rule.server for rule in profile.policies)}
+        self._ids = {server.lower(): server for server in gone} | {
+            key.lower(): seen.id for seen in servers for key in (seen.config.title, seen.name, seen.id) if key
+        }
+
+    def servers(self, text: str) -> frozenset[str] | None:
+        lines = _lines(text)
+        return None if EVERY_SERVER in lines else frozenset(self._id(line) for line in lines)
+
+    def tools(self, text: str) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for line in _lines(text):
+            server, dot, tool = line.partition(".")
+            if not dot or not tool:
+                raise ValueError("Each line is SERVER.TOOL.")
+            server_id = self._id(server)
+            found[server_id] = found.get(server_id, frozenset()) | {tool}
+        return found
+
+    def policies(self, text: str) -> tuple[PolicyRule, ...]:
+        found: list[PolicyRule] = []
+        for line in _lines(text):
+            place, assigned, word = line.rpartition("=")
+            server, _, tool = place.partition(".")
+            policy = policy_meant(word.strip())
+            if not assigned or policy is None:
+                raise ValueError("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow or deny.")
+            found.append(PolicyRule(self._id(server), tool.strip() or EVERY_TOOL, policy))
+        return tuple(found)
+
+    def _id(self, name: str) -> str:
+        found: str | None = self._ids.get(name.strip().lower())
+        if found is None:
+            raise ValueError("One of the servers does not exist here; /mcp list lists them.")
+        return found
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in re.split(r"[\n,]", text) if line.strip()]
+
+
+def _name(text: str) -> str:
+    if len(text) > LONGEST_NAME or not text.isprintable():
+        raise ValueError(f"At most {LONGEST_NAME} characters on one line.")
+    return text
+
+
+def _persona(text: str) -> str:
+    if len(text) > LONGEST_PERSONA:
+        raise ValueError(f"At most {LONGEST_PERSONA} characters, and this has {len(text)}.")
+    return text
+
+
+def _model(text: str) -> str:
+    if text and not _MODEL.fullmatch(text):
+        raise ValueError("Write provider:name, such as anthropic:claude, or nothing.")
+    return text
+
+
+def _approvers(text: str) -> frozenset[str]:
+    found = frozenset(_lines(text))
+    if not all(_PRINCIPAL.fullmatch(each) for each in found):
+        raise ValueError("Each is PLATFORM:ID, such as slack:U123 or discord-role:7.")
+    return found

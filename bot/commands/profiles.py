@@ -1,0 +1,309 @@
+"""`/profile`: who the bot is in a place, and what it may use there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+from bot.commands.command import Command, Deed, Filled, Request
+from bot.commands.directory import Directory
+from bot.commands.paging import cut, page_of
+from bot.commands.parameters import CONFIRM, PROFILE
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import (
+    ago,
+    counted,
+    did_you_mean,
+    failed,
+)
+from bot.commands.profile_fields import STEPS, drafted_profile, profile_form, profile_values
+from bot.commands.refusals import Refusal
+from bot.commands.words import Arguments
+from bot.domain.commands import Action, Form, Known, Parameter, Reply, Shape, Table, Tone, Verb, Who
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.profiles import Profile, places
+from bot.domain.servers import EVERYWHERE
+from bot.errors import Conflict
+
+SCOPES = ("channel", "workspace", "everywhere")
+_OPTION = Shape.OPTION
+_SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
+SET = Verb(
+    "set",
+    "a new profile, or another word in one; with a name alone it asks",
+    (
+        Parameter("profile", "the profile's name", completes=Known.PROFILES, metavar="NAME"),
+        Parameter("persona", "who the bot is, told to the model", _OPTION, metavar="TEXT"),
+        Parameter("model", "the model it thinks with", _OPTION, metavar="PROVIDER:NAME"),
+        Parameter("server", "a server it may use; * for all", _OPTION, repeated=True, completes=Known.SERVERS),
+        Parameter("tool", "a tool it may use, alone of its server", _OPTION, repeated=True, metavar="SERVER.TOOL"),
+        Parameter("policy", "what holds where it does", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
+        Parameter("approver", "who signs where it holds", _OPTION, repeated=True, metavar="PLATFORM:ID"),
+        Parameter("rename", "another name for it", _OPTION, metavar="NEW"),
+    ),
+    aliases=("add", "create", "edit", "new"),
+)
+
+
+class Profiles:
+    """Lists, shows, sets, deletes and binds."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+        self.remembered: dict[str, Sequence[str]] = {}
+        """The names last seen, by workspace: for completion, which waits for nothing."""
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        return (
+            Deed(Verb("list", "every profile and where it holds", (), Who.EVERYONE, ("ls",)), self._list),
+            Deed(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
+            Deed(SET, self._set, self._filled),
+            Deed(Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")), self._delete),
+            Deed(Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE)), self._bind),
+            Deed(Verb("unbind", "let none hold in this channel, or wider", (_SCOPE,)), self._unbind),
+        )
+
+    async def _list(self, request: Request) -> AsyncIterator[Reply]:
+        profiles = await self._all(request.conversation)
+        if not profiles:
+            yield Reply("No profiles yet: everything is enabled everywhere. `/profile set NAME` makes one.")
+            return
+        bound = await self._bound(request.conversation)
+        rows = tuple(
+            (
+                each.name,
+                ", ".join(bound.get(each.id, ())),
+                each.model or "the bot's own",
+                "all" if each.servers is None else counted(len(each.servers), "server"),
+                counted(len(each.policies), "rule"),
+            )
+            for each in cut(profiles, request.arguments.page)
+        )
+        yield Reply(
+            f"Profiles · {len(profiles)}",
+            Table(("profile", "holds in", "model", "servers", "policies"), rows),
+            page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
+        )
+
+    async def _show(self, request: Request) -> AsyncIterator[Reply]:
+        profile = await self._find(request.arguments.one("profile"), request.conversation)
+        servers = await self._directory.all(request.conversation)
+        bound = await self._bound(request.conversation)
+        values = profile_values(profile, servers)
+        when = ago(profile.updated_at, self._parts.clock())
+        facts = (
+            ("name", profile.name),
+            ("holds in", ", ".join(bound.get(profile.id, ())) or "no place yet"),
+            ("persona", profile.persona),
+            ("model", profile.model or "the bot's own"),
+            ("servers", "all" if profile.servers is None else values["servers"].replace("\n", ", ") or "none"),
+            ("tools", values["tools"].replace("\n", ", ")),
+            ("policies", values["policies"].replace("\n", ", ")),
+            ("approvers", values["approvers"].replace("\n", ", ")),
+            ("for", "every workspace" if profile.workspace == EVERYWHERE else "this workspace"),
+            ("changed", f"{when} by {profile.updated_by}" if profile.updated_by else ""),
+            ("version", str(profile.version)),
+        )
+        yield Reply(
+            "Profile",
+            details=tuple((name, value) for name, value in facts if value),
+            actions=(
+                Action("Edit", ("profile", "set", profile.name)),
+                Action("Bind here", ("profile", "bind", profile.name)),
+                Action("Delete", ("profile", "delete", profile.name), Tone.DANGER),
+            ),
+        )
+
+    # Setting
+
+    async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
+        arguments = request.arguments
+        name = arguments.one("profile").strip()
+        present = await self._named(name, request.conversation) if name else None
+        profile = present or self._blank(name, request.member, request.conversation)
+        self._may_change(profile, request.member)
+        servers = await self._directory.all(request.conversation)
+        if set(arguments.values) <= {"profile"}:
+            yield profile_form(profile, profile_values(profile, servers), {})
+            return
+        fields = _given(arguments)
+        drafted, errors = drafted_profile(profile, fields, servers)
+        if errors:
+            options = {"name": "name", "servers": "--server", "tools": "--tool", "policies": "--policy"}
+            facts = tuple((options.get(field, f"--{field}").rstrip("s"), error) for field, error in errors.items())
+            yield replace(failed("Nothing was saved. `/profile help set` explains the options."), details=facts)
+            return
+        yield await self._keep(drafted, request.author)
+
+    async def _filled(self, filled: Filled) -> AsyncIterator[Reply | Form]:
+        profile_id, version, *_ = (*filled.state, "", "")
+        profiles = await self._all(filled.conversation)
+        profile = next((each for each in profiles if each.id == profile_id), None)
+        if profile is None and version != "0":
+            raise Refusal("That profile is gone. Nothing was saved.")
+        profile = profile or self._blank("", filled.member, filled.conversation)
+        self._may_change(profile, filled.member)
+        if str(profile.version) != version:
+            yield self._overtaken(profile)
+            return
+        servers = await self._directory.all(filled.conversation)
+        drafted, errors = drafted_profile(profile, filled.fields, servers)
+        errors |= filled.errors
+        other = await self._named(drafted.name, filled.conversation)
+        if other is not None and other.id != profile.id:
+            errors["name"] = "There is a profile of that name."
+        number = int(filled.state[-1]) if filled.state[-1:] in (("1",), ("2",)) else 1
+        step = _next(number, errors)
+        if step is not None:
+            yield profile_form(profile, {**profile_values(profile, servers), **filled.fields}, errors, step)
+            return
+        yield await self._keep(drafted, filled.author)
+
+    async def _keep(self, profile: Profile, by: Author) -> Reply:
+        try:
+            kept = await self._parts.profiles.save(profile, by)
+        except Conflict as conflict:
+            return replace(self._overtaken(profile), details=(("cause", str(conflict)),))
+        await self._parts.administration.refresh()
+        return Reply(
+            "The profile is saved, and holds from the next answer on where it is bound.",
+            details=(("name", kept.name), ("version", str(kept.version))),
+            actions=(Action("Bind here", ("profile", "bind", kept.name), Tone.PRIMARY),),
+        )
+
+    def _overtaken(self, profile: Profile) -> Reply:
+        when = ago(profile.updated_at, self._parts.clock())
+        return Reply(
+            "The profile has been changed since you opened it. Nothing was saved.",
+            details=(("changed", f"{when} by {profile.updated_by or 'somebody else'}"),),
+            failed=True,
+            actions=(Action("Edit again", ("profile", "set", profile.name)),),
+        )
+
+    def _blank(self, name: str, member: Member, where: ConversationKey) -> Profile:
+        workspace = EVERYWHERE if self._parts.rights.operates(member) else where.home
+        return Profile(str(uuid.uuid4()), name, workspace)
+
+    # Deleting and binding
+
+    async def _delete(self, request: Request) -> AsyncIterator[Reply]:
+        profile = await self._find(request.arguments.one("profile"), request.conversation)
+        self._may_change(profile, request.member)
+        typed = request.arguments.one("confirm")
+        if not typed:
+            held = (await self._bound(request.conversation)).get(profile.id, ())
+            yield Reply(
+                "Delete this profile? Where it holds, what holds without one will. This cannot be undone. Type its "
+                "name to confirm.",
+                details=(("name", profile.name), ("holds in", ", ".join(held) or "no place")),
+                actions=(Action("Delete", ("profile", "delete", profile.name), Tone.DANGER, confirm=profile.name),),
+            )
+            return
+        if typed.strip().lower() != profile.name.lower():
+            raise Refusal("That was not its name. Nothing was deleted.")
+        await self._parts.profiles.delete(profile.id, request.author)
+        await self._parts.administration.refresh()
+        yield Reply("The profile is deleted.", details=(("name", profile.name),))
+
+    async def _bind(self, request: Request) -> AsyncIterator[Reply]:
+        profile = await self._find(request.arguments.one("profile"), request.conversation)
+        place, said = self._place(request)
+        before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
+        await self._parts.profiles.bind(place, profile.id, request.author)
+        await self._parts.administration.refresh()
+        scope = request.arguments.one("scope", SCOPES[0])
+        names = {each.id: each.name for each in await self._all(request.conversation)}
+        undo = ("profile", "bind", names[before], scope) if before in names else ("profile", "unbind", scope)
+        yield Reply(
+            f"The profile holds in {said} from the next answer on.",
+            details=(("name", profile.name),),
+            actions=(Action("Undo", undo),),
+        )
+
+    async def _unbind(self, request: Request) -> AsyncIterator[Reply]:
+        place, said = self._place(request)
+        before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
+        if not await self._parts.profiles.unbind(place, request.author):
+            yield Reply(f"No profile holds in {said}. Nothing was changed.", failed=True)
+            return
+        await self._parts.administration.refresh()
+        names = {each.id: each.name for each in await self._all(request.conversation)}
+        scope = request.arguments.one("scope", SCOPES[0])
+        undo = (Action("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
+        yield Reply(f"No profile holds in {said} any more.", actions=undo)
+
+    def _place(self, request: Request) -> tuple[str, str]:
+        channel, workspace = places(request.conversation)
+        match request.arguments.one("scope", SCOPES[0]):
+            case "everywhere" if not self._parts.rights.operates(request.member):
+                raise Refusal("Only the operator can say what holds in every workspace.")
+            case "everywhere":
+                return EVERYWHERE, "every workspace"
+            case "workspace":
+                return workspace, "this workspace"
+            case _:
+                return channel, "this channel"
+
+    # Finding
+
+    async def _all(self, where: ConversationKey) -> list[Profile]:
+        profiles = [
+            each for each in await self._parts.profiles.profiles() if each.workspace in (EVERYWHERE, where.home)
+        ]
+        self.remembered[where.home] = tuple(each.name for each in profiles)
+        return profiles
+
+    async def _named(self, name: str, where: ConversationKey) -> Profile | None:
+        """The profile of that name or id; the workspace's own before everybody's."""
+        wanted = name.strip().lower()
+        found = [each for each in await self._all(where) if wanted in (each.name.lower(), each.id.lower())]
+        return min(found, key=lambda each: each.workspace == EVERYWHERE, default=None)
+
+    async def _find(self, name: str, where: ConversationKey) -> Profile:
+        profile = await self._named(name, where)
+        if profile is None:
+            hint = did_you_mean(name, self.remembered.get(where.home, ()))
+            raise Refusal(f"There is no profile of that name.{hint} `/profile list` lists them.")
+        return profile
+
+    async def _bound(self, where: ConversationKey) -> dict[str, list[str]]:
+        """Where each profile holds, as people here would say it. Other channels by their id."""
+        channel, workspace = places(where)
+        said = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
+        found: dict[str, list[str]] = {}
+        for binding in await self._parts.profiles.bindings():
+            if binding.place in said or binding.place.startswith(f"{workspace}:"):
+                found.setdefault(binding.profile, []).append(said.get(binding.place, binding.place.split(":")[-1]))
+        return found
+
+    def _may_change(self, profile: Profile, member: Member) -> None:
+        if profile.workspace == EVERYWHERE and not self._parts.rights.operates(member):
+            raise Refusal("This profile belongs to every workspace. Only the operator can change it.")
+
+
+def profile_command(parts: CommandParts, directory: Directory) -> tuple[Command, Mapping[str, Sequence[str]]]:
+    """The command with all its verbs, and the names it remembers for completion."""
+    profiles = Profiles(parts, directory)
+    return Command("profile", "Profiles", profiles.deeds, parts.rights, default="list"), profiles.remembered
+
+
+def _given(arguments: Arguments) -> dict[str, str]:
+    fields = {name: arguments.one(name) for name in ("persona", "model") if arguments.given(name)}
+    for option, field in (("server", "servers"), ("tool", "tools"), ("policy", "policies"), ("approver", "approvers")):
+        if arguments.given(option):
+            fields[field] = "\n".join(arguments.many(option))
+    if arguments.given("rename"):
+        fields["name"] = arguments.one("rename")
+    return fields
+
+
+def _next(number: int, errors: Mapping[str, str]) -> int | None:
+    """The first step with an error as far as steps have been seen, the next one, or None to the end."""
+    for index, step in enumerate(STEPS[:number], 1):
+        if any(field.name in errors for field in step):
+            return index
+    return number + 1 if number < len(STEPS) else None

@@ -1,0 +1,144 @@
+"""`/mcp verify` and `doctor`: is a server fit for use, and if not, what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen, capabilities
+from bot.commands.parameters import A_SERVER, SERVER
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import counted, lasted, named, shortened
+from bot.domain.checks import Check, Finding
+from bot.domain.commands import Action, Reply, Table, Tone, Verb
+from bot.domain.servers import ServerConfig, ServerStatus
+from bot.domain.tools import Tool
+from bot.errors import NotFound
+from bot.ports import ServerAdmin
+
+MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
+_SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+
+
+class ServerChecks:
+    """Looks at servers, and says what it sees while it looks."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._servers = parts.servers
+        self._directory = directory
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
+        doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
+        return Deed(verify, self._verify), Deed(doctor, self._doctor)
+
+    async def _verify(self, request: Request) -> AsyncIterator[Reply]:
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        if seen.status is ServerStatus.DISABLED:
+            yield Reply(
+                f"{named(seen.config)} is disabled. Enable it first.",
+                failed=True,
+                actions=(Action("Enable", ("mcp", "enable", seen.name)),),
+            )
+            return
+        async for reply in verified(self._servers, seen.config, "verified"):
+            yield reply
+
+    async def _doctor(self, request: Request) -> AsyncIterator[Reply]:
+        name = request.arguments.one("server")
+        if name:
+            chosen = [await self._directory.find(name, request.conversation)]
+        else:
+            chosen = await self._directory.all(request.conversation)
+        if not chosen:
+            yield Reply("There is no server to look at. Try `/mcp add`.")
+            return
+        rows: list[tuple[str, ...]] = []
+        broken = 0
+        for seen in chosen:
+            async for check in self._looks(seen):
+                rows.append(_row(seen, check))
+                broken += check.finding is Finding.BROKEN
+                yield _report(f"Looking at {named(seen.config)}…", rows)
+        found = counted(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
+        text = f"{found} with {counted(len(chosen), 'server') if len(chosen) > 1 else named(chosen[0].config)}."
+        yield _report(text, rows, failed=bool(broken))
+
+    async def _looks(self, seen: Seen) -> AsyncIterator[Check]:
+        if seen.status in _SWITCHED_OFF:
+            fix = "enable it" if seen.status is ServerStatus.DISABLED else "connect it"
+            yield Check("switched on", Finding.DOUBTFUL, f"An admin has made it {seen.status.value}.", fix)
+            return
+        try:
+            async with aclosing(self._servers.examine(seen.id)) as looks:
+                async for check in looks:
+                    yield check
+        except NotFound:
+            yield Check("known", Finding.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
+
+
+async def verified(servers: ServerAdmin, config: ServerConfig, done: str) -> AsyncIterator[Reply]:
+    """Look at a kept server and report every step; the last reply says how it stands. `done` is what was done to it."""
+    checks: list[Check] = []
+    async with aclosing(servers.examine(config.id)) as looks:
+        async for check in looks:
+            checks.append(check)
+            yield Reply(f"Verifying {named(config)}… {_marked(checks)}")
+    broken = [check for check in checks if check.finding is Finding.BROKEN]
+    if broken:
+        yield Reply(
+            f"{named(config)} is {done}, and cannot be used yet. {_marked(checks)}",
+            details=_explained(checks),
+            failed=done == "verified",
+            actions=(
+                Action("Try again", ("mcp", "verify", config.name), Tone.PRIMARY),
+                Action("Edit", ("mcp", "edit", config.name)),
+            ),
+        )
+        return
+    state = await servers.connect(config.id)
+    tools = capabilities(servers, config.id).tools
+    connected = state.status is ServerStatus.CONNECTED
+    yield Reply(
+        f"{named(config)} is {done}. {_marked(checks)} {'✓' if connected else '✗'} {tally(tools)}",
+        details=_explained(checks) + ((("problem", state.problem),) if state.problem else ()),
+        failed=not connected and done == "verified",
+        actions=(Action("Review tools", ("mcp", "tools", config.name), Tone.PRIMARY),),
+    )
+
+
+def tally(tools: tuple[Tool, ...]) -> str:
+    """`31 tools, 9 write, 2 destructive`."""
+    writes = sum(not tool.read_only for tool in tools)
+    destroys = sum(tool.destructive for tool in tools)
+    parts = [counted(len(tools), "tool")]
+    parts += [f"{writes} write"] if writes else []
+    parts += [f"{destroys} destructive"] if destroys else []
+    return ", ".join(parts)
+
+
+def _marked(checks: list[Check]) -> str:
+    """Steps on one line. Their names are our own words."""
+    return " ".join(f"{MARKS[each.finding]} {each.name}" for each in checks if each.finding is not Finding.SKIPPED)
+
+
+def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
+    """What is not as it should be, and how to mend it."""
+    told: list[tuple[str, str]] = []
+    for check in checks:
+        if check.finding in (Finding.BROKEN, Finding.DOUBTFUL):
+            told.append((check.name, check.detail))
+            told += [("fix", check.fix)] if check.fix else []
+    return tuple(told)
+
+
+def _report(text: str, rows: list[tuple[str, ...]], *, failed: bool = False) -> Reply:
+    return Reply(text, Table(("server", "how", "look at", "found", "fix"), tuple(rows)), failed=failed)
+
+
+def _row(seen: Seen, check: Check) -> tuple[str, ...]:
+    took = f" ({lasted(check.seconds)})" if check.seconds is not None else ""
+    return seen.name, MARKS[check.finding], check.name, shortened(check.detail + took, 300), shortened(check.fix, 300)

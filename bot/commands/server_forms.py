@@ -1,0 +1,175 @@
+"""The forms of `/mcp add` and `/mcp edit`: which fields, in which steps of five at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.commands.command import SECRET_FIELD
+from bot.commands.definitions import KINDS, LONGEST, LONGEST_INSTRUCTION, NO, TRANSPORTS, YES
+from bot.commands.phrases import POLICY_CHOICES
+from bot.domain.commands import Field, FieldKind, Form
+
+Step = tuple[Field, ...]
+
+_NAME = Field("title", "Name", hint="what people call it", required=True, longest=LONGEST["title"])
+_TRANSPORT = Field(
+    "transport",
+    "Transport",
+    FieldKind.CHOICE,
+    "a remote server, or a program on this machine",
+    required=True,
+    choices=TRANSPORTS,
+    value=TRANSPORTS[0],
+)
+_REMOTE = Field("where", "Server address", hint="https://example.com/mcp", required=True, longest=LONGEST["url"])
+_LOCAL = Field("where", "Command line", hint="python -m my_server", required=True, longest=LONGEST["command"])
+_EITHER = Field(
+    "where",
+    "Address or command line",
+    hint="https://example.com/mcp, or for stdio: python -m my_server",
+    required=True,
+    longest=LONGEST["url"],
+)
+_AUTH = Field(
+    "auth",
+    "Sign-in",
+    FieldKind.CHOICE,
+    "how the bot shows who it is; a local program needs none",
+    choices=KINDS,
+    value=KINDS[0],
+)
+_POLICY = Field(
+    "policy",
+    "Policy",
+    FieldKind.CHOICE,
+    "what happens when the model asks for one of its tools",
+    choices=POLICY_CHOICES,
+    value=POLICY_CHOICES[0],
+)
+_HEADER = Field("auth_header", "Header", hint="the header that carries the secret", value="Authorization", longest=100)
+_USER = Field("username", "User name", required=True, longest=255)
+_SECRET = Field(
+    "secret",
+    "Secret reference",
+    hint="env:NAME or file:/path: where the secret is, never the secret itself",
+    longest=1024,
+)
+_HIDDEN = Field(
+    SECRET_FIELD,
+    "Secret",
+    FieldKind.SECRET,
+    "the secret itself, kept encrypted; leave it empty if you gave a reference",
+    longest=4096,
+)
+_ENV = Field("env", "Environment", FieldKind.LINES, "NAME=env:OTHER or NAME=file:/path, one a line")
+_HEADERS = Field("headers", "Other headers", FieldKind.LINES, "Name=env:OTHER or Name=file:/path, one a line")
+_FOLDER = Field("cwd", "Folder", hint="where the program starts; an absolute path", longest=1024)
+_DESCRIPTION = Field("description", "Description", hint="what it is for", longest=LONGEST["description"])
+_CONNECTS = Field("auto_connect", "Connect at the start", FieldKind.SWITCH, "no: when somebody needs it")
+_TRUSTED = Field("trusted", "Trusted", FieldKind.SWITCH, "whether its word counts on which tools only read")
+_SYSTEM = Field(
+    "system_instruction",
+    "System instruction",
+    FieldKind.LINES,
+    "what the model is told of it",
+    longest=LONGEST_INSTRUCTION,
+)
+_RESPONSE = Field(
+    "response_instruction",
+    "Response instruction",
+    FieldKind.LINES,
+    "what the model is told after its tools were used",
+    longest=LONGEST_INSTRUCTION,
+)
+_CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)
+_CONNECT_TIME = Field("connect_timeout", "Seconds to connect", longest=10)
+_CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
+
+
+def steps_of_adding(fields: Mapping[str, str], *, hidden_input: bool) -> list[Step]:
+    """The steps, as far as they are known from what was filled in."""
+    steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
+    if fields.get("transport") == "stdio":
+        return [*steps, (_ENV, _FOLDER, confirmation(fields.get("title", "")))]
+    return [*steps, *_signing_in(fields.get("auth", ""), hidden_input=hidden_input)]
+
+
+def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
+    """The steps, with a confirmation if another program would be started."""
+    if before.get("transport") == "stdio":
+        steps: list[Step] = [(_NAME, _DESCRIPTION, _LOCAL, _CONNECTS, _TRUSTED), (_ENV, _FOLDER)]
+    else:
+        steps = [
+            (_NAME, _DESCRIPTION, _REMOTE, _CONNECTS, _TRUSTED),
+            (_AUTH, _HEADER, _USER_IF_BASIC, _SECRET, _HEADERS),
+        ]
+    steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
+    if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
+        steps.append((confirmation(before["name"]),))
+    return steps
+
+
+_USER_IF_BASIC = Field("username", "User name", hint="for basic", longest=255)
+
+
+def confirmation(name: str) -> Field:
+    """The name once more, before a program is started that was never started before."""
+    return Field("confirm", "Confirm", hint=f"type {name} to allow exactly this command line", required=True)
+
+
+def form(
+    form_id: str,
+    title: str,
+    steps: Sequence[Step],
+    number: int,
+    *,
+    values: Mapping[str, str],
+    errors: Mapping[str, str],
+    submit: str,
+    intro: str = "",
+    instead: str = "",
+) -> Form:
+    """One step, with the values it has and the errors it had, carrying those of all other steps along."""
+    step = steps[number - 1]
+    names = {each.name for each in step}
+    last = number == len(steps)
+    return Form(
+        id=f"{form_id}:{number}",
+        title=title if len(steps) == 1 else f"{title} · {number} of {len(steps)}",
+        fields=tuple(_filled(each, values, errors) for each in step),
+        submit=submit if last else "Continue",
+        intro=intro,
+        carried={name: value for name, value in values.items() if name not in names and name != SECRET_FIELD},
+        instead=instead,
+    )
+
+
+def switch(value: str) -> str:
+    """A switch in one spelling."""
+    return YES if value.strip().lower() in ("yes", "on", "true", "y") else NO
+
+
+def _filled(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:
+    value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
+    return Field(
+        field.name,
+        field.label,
+        field.kind,
+        field.hint,
+        field.required,
+        field.choices,
+        value,
+        errors.get(field.name, ""),
+        field.longest,
+    )
+
+
+def _signing_in(auth: str, *, hidden_input: bool) -> list[Step]:
+    secret = (_SECRET, _HIDDEN) if hidden_input else (_SECRET,)
+    match auth:
+        case "header" | "api_key":
+            return [(_HEADER, *secret)]
+        case "basic":
+            return [(_USER, *secret)]
+        case _:
+            return []

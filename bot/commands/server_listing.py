@@ -1,0 +1,342 @@
+"""`/mcp list`, `show`, `tools`, `resources`, `prompts`: what there is. Addresses and references are for admins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen
+from bot.commands.paging import cut, page_of
+from bot.commands.parameters import A_SERVER, SERVER
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import POLICY_WORDS, ago, named, shortened
+from bot.domain.commands import Action, Reply, Table, Tone, Verb, Who
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import (
+    EVERYWHERE,
+    AuthenticationKind,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    ServerStatus,
+    StdioTransport,
+    SyncStatus,
+)
+from bot.domain.tools import Tool
+
+MARKS = {
+    ServerStatus.CONNECTED: "●",
+    ServerStatus.CONNECTING: "◌",
+    ServerStatus.PENDING: "○",
+    ServerStatus.IDLE: "○",
+    ServerStatus.FAILED: "✗",
+    ServerStatus.AUTH_REQUIRED: "✗",
+    ServerStatus.DISCONNECTED: "○",
+    ServerStatus.DISABLED: "○",
+}
+_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+
+
+class ServerListing:
+    """Shows servers and what they offer."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        everyone = Who.EVERYONE
+        return (
+            Deed(Verb("list", "every server and how it stands", (), everyone, ("ls", "servers", "status")), self._list),
+            Deed(Verb("show", "one server in full", (SERVER,), everyone, ("info", "get", "describe")), self._show),
+            Deed(
+                Verb("tools", "the tools, and which of them ask first", (A_SERVER,), everyone, ("tool",)), self._tools
+            ),
+        )
+
+    @property
+    def more_deeds(self) -> tuple[Deed, ...]:
+        """What admins see beside."""
+        return (
+            Deed(Verb("resources", "what servers have to read", (A_SERVER,)), self._resources),
+            Deed(Verb("prompts", "texts that servers write to ask with", (A_SERVER,)), self._prompts),
+        )
+
+    async def _list(self, request: Request) -> AsyncIterator[Reply]:
+        async for reply in self._as_it_settles(self._listed, request):
+            yield reply
+
+    async def _show(self, request: Request) -> AsyncIterator[Reply]:
+        async for reply in self._as_it_settles(self._shown, request):
+            yield reply
+
+    async def _tools(self, request: Request) -> AsyncIterator[Reply]:
+        async for reply in self._once_known(self._tooled, request):
+            yield reply
+
+    async def _resources(self, request: Request) -> AsyncIterator[Reply]:
+        async for reply in self._once_known(self._resourced, request):
+            yield reply
+
+    async def _prompts(self, request: Request) -> AsyncIterator[Reply]:
+        async for reply in self._once_known(self._prompted, request):
+            yield reply
+
+    async def _once_known(
+        self, answer: Callable[[Request, list[Seen]], Reply], request: Request
+    ) -> AsyncIterator[Reply]:
+        """Answer at once, and once more when servers that nobody has asked yet have been."""
+        seen = await self._chosen(request)
+        yield answer(request, seen)
+        if await self._directory.wake(seen):
+            yield answer(request, await self._chosen(request))
+
+    async def _as_it_settles(
+        self, answer: Callable[[Request, list[Seen]], Reply], request: Request
+    ) -> AsyncIterator[Reply]:
+        """Answer at once, and once more when servers that are just connecting have been tried."""
+        seen = await self._chosen(request)
+        yield answer(request, seen)
+        if any(each.status is ServerStatus.CONNECTING for each in seen):
+            await self._parts.servers.settled()
+            yield answer(request, await self._chosen(request))
+
+    async def _chosen(self, request: Request) -> list[Seen]:
+        name = request.arguments.one("server")
+        if name:
+            return [await self._directory.find(name, request.conversation)]
+        return await self._directory.all(request.conversation)
+
+    def _listed(self, request: Request, servers: list[Seen]) -> Reply:
+        administers = self._parts.rights.administers(request.member)
+        add = (Action("Add a server", ("mcp", "add"), Tone.PRIMARY),) if administers else ()
+        if not servers:
+            file = f"put one in `{self._parts.file}` and use `/mcp reload`"
+            how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._parts.rights.who} for one."
+            return Reply(f"No servers yet. {how}", actions=add)
+        shown = cut(servers, request.arguments.page)
+        rows = tuple(self._row(each, request.conversation) for each in shown)
+        trouble = sum(each.status in _TROUBLE for each in servers)
+        details = [("checked", ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))]
+        files = ", ".join(each.name for each in servers if each.record is None)
+        details += [(f"managed in {self._parts.file}", files)] if files else []
+        return Reply(
+            f"MCP servers · {len(servers)}" + (f" · {trouble} in trouble" if trouble else ""),
+            Table(("server", "state", "transport", "tools", "policy", "problem"), rows),
+            tuple(details),
+            actions=(*add, *(_next_step(each) for each in shown if administers and _stands_still(each))),
+            page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
+        )
+
+    def _row(self, seen: Seen, where: ConversationKey) -> tuple[str, ...]:
+        tools = self._directory.capabilities(seen).tools
+        count = max(len(tools), seen.state.tool_count if seen.state else 0)
+        writes = sum(not tool.read_only for tool in tools)
+        return (
+            f"{MARKS[seen.status]} {seen.name}",
+            seen.status.value,
+            transport_word(seen.config),
+            f"{count} ({writes} write)" if writes else str(count),
+            self._policies(tools, where),
+            shortened(seen.problem or _sync_problem(seen)),
+        )
+
+    def _policies(self, tools: Sequence[Tool], where: ConversationKey) -> str:
+        """One word for a server's tools, or how many of which."""
+        counts = Counter(POLICY_WORDS[self._parts.administration.policy_of(tool, where)] for tool in tools)
+        if len(counts) <= 1:
+            return next(iter(counts), "")
+        return ", ".join(f"{count} {word}" for word, count in counts.most_common())
+
+    def _shown(self, request: Request, servers: list[Seen]) -> Reply:
+        (seen,) = servers
+        administers = self._parts.rights.administers(request.member)
+        facts = [*self._facts(seen), *(self._inner_facts(seen) if administers else _outer_facts(seen.config))]
+        details = tuple((name, value) for name, value in facts if value)
+        return Reply(f"MCP server {named(seen.config)}", details=details, actions=_steps(seen) if administers else ())
+
+    def _facts(self, seen: Seen) -> list[tuple[str, str]]:
+        tools = self._directory.capabilities(seen).tools
+        state, now = seen.state, self._parts.clock()
+        count = max(len(tools), state.tool_count if state else 0)
+        writes = sum(not tool.read_only for tool in tools)
+        synced = f"{seen.sync.value}, {ago(state.synced_at, now)}" if state and state.synced_at else seen.sync.value
+        return [
+            ("title", seen.config.title),
+            ("description", seen.config.description),
+            ("state", seen.status.value),
+            ("problem", seen.problem),
+            ("protocol", state.protocol if state else ""),
+            ("server version", state.server_version if state else ""),
+            ("connected", ago(state.connected_at, now) if state and state.connected_at else ""),
+            ("tools", f"{count} ({writes} write)" if writes else str(count)),
+            ("what is known", synced if seen.sync is not SyncStatus.NEVER_SYNCED else ""),
+            ("trusted", "yes" if seen.config.trusted else "no: its hints lower no risk"),
+            ("managed in", self._parts.file if seen.record is None else "chat"),
+        ]
+
+    def _inner_facts(self, seen: Seen) -> list[tuple[str, str]]:
+        config = seen.config
+        facts = reached(config)
+        if seen.record is not None:
+            facts += _record_facts(seen.record, self._parts.clock())
+        return [
+            *facts,
+            ("system instruction", config.system_instruction),
+            ("response instruction", config.response_instruction),
+            ("auto context tool", config.auto_context_tool),
+            ("time limits", f"{config.connect_timeout:g} s to connect, {config.tool_timeout:g} s a call"),
+            ("id", config.id),
+        ]
+
+    def _tooled(self, request: Request, servers: list[Seen]) -> Reply:
+        tools = [tool for seen in servers for tool in self._directory.capabilities(seen).tools]
+        if not tools:
+            return Reply("No tools are offered now. `/mcp list` says why.")
+        policy_of = self._parts.administration.policy_of
+        rows = tuple(
+            (tool.name, risk(tool), POLICY_WORDS[policy_of(tool, request.conversation)], _summary(tool))
+            for tool in cut(tools, request.arguments.page)
+        )
+        return Reply(
+            f"Tools · {len(tools)}",
+            Table(("tool", "risk", "policy", "what it does"), rows),
+            page=page_of(request.arguments.page, len(tools), _again("tools", request, servers)),
+        )
+
+    def _resourced(self, request: Request, servers: list[Seen]) -> Reply:
+        rows: list[tuple[str, ...]] = []
+        for seen in servers:
+            known = self._directory.capabilities(seen)
+            rows += [(seen.name, each.uri, each.mime_type, _said(each.title or each.name)) for each in known.resources]
+            rows += [
+                (seen.name, each.pattern, each.mime_type, _said(each.title or each.name)) for each in known.templates
+            ]
+        if not rows:
+            return Reply("No resources are offered now. `/mcp list` says why.")
+        return Reply(
+            f"Resources · {len(rows)} · `/mcp resource NAME URI` reads one",
+            Table(("server", "address", "kind", "what it is"), tuple(cut(rows, request.arguments.page))),
+            page=page_of(request.arguments.page, len(rows), _again("resources", request, servers)),
+        )
+
+    def _prompted(self, request: Request, servers: list[Seen]) -> Reply:
+        rows: list[tuple[str, ...]] = []
+        for seen in servers:
+            for prompt in self._directory.capabilities(seen).prompts:
+                takes = ", ".join(each.name if each.required else f"[{each.name}]" for each in prompt.arguments)
+                rows.append((seen.name, prompt.name, takes, _said(prompt.title or prompt.description)))
+        if not rows:
+            return Reply("No prompts are offered now. `/mcp list` says why.")
+        return Reply(
+            f"Prompts · {len(rows)} · `/mcp prompt NAME PROMPT KEY=VALUE` writes one out",
+            Table(("server", "prompt", "takes", "what it does"), tuple(cut(rows, request.arguments.page))),
+            page=page_of(request.arguments.page, len(rows), _again("prompts", request, servers)),
+        )
+
+
+def transport_word(config: ServerConfig) -> str:
+    """What a server is reached by, in a word."""
+    match config.transport:
+        case StdioTransport():
+            return "stdio"
+        case HttpTransport():
+            return "streamable HTTP"
+
+
+def reached(config: ServerConfig) -> list[tuple[str, str]]:
+    """Where a server is, for admins."""
+    match config.transport:
+        case StdioTransport(command, args, _, cwd):
+            return [("command", " ".join((command, *args))), ("folder", cwd or "")]
+        case HttpTransport(url):
+            return [("address", url)]
+
+
+def risk(tool: Tool) -> str:
+    """What a tool may do, in a word."""
+    if tool.read_only:
+        return "reads"
+    return "destructive" if tool.destructive else "writes"
+
+
+def _outer_facts(config: ServerConfig) -> list[tuple[str, str]]:
+    return [("transport", transport_word(config))]
+
+
+def _record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
+    authentication, signs_in = record.authentication, ""
+    match authentication.kind:
+        case AuthenticationKind.BASIC:
+            signs_in = f"basic, as {authentication.username}"
+        case AuthenticationKind.HEADER | AuthenticationKind.API_KEY:
+            signs_in = f"{authentication.kind.value}, in {authentication.header}"
+        case AuthenticationKind.NONE:
+            signs_in = "none"
+    kept = [(f"secret {slot}", _where(str(reference))) for slot, reference in sorted(record.secrets.items())]
+    return [
+        ("sign-in", signs_in),
+        *kept,
+        ("connects", "at the start" if record.config.auto_connect else "when needed"),
+        ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),
+        ("added", f"{ago(record.created_at, now)} by {record.created_by or 'somebody'}"),
+        ("changed", f"{ago(record.updated_at, now)} by {record.updated_by}" if record.updated_by else ""),
+        ("version", str(record.version)),
+    ]
+
+
+def _where(reference: str) -> str:
+    return "set" if reference == "stored" else reference
+
+
+def _sync_problem(seen: Seen) -> str:
+    return "its tools could not be asked for; what is known stays" if seen.sync is SyncStatus.SYNC_FAILED else ""
+
+
+def _checked(seen: Seen) -> float:
+    state = seen.state
+    return max(state.synced_at or 0.0, state.connected_at or 0.0) if state else 0.0
+
+
+def _stands_still(seen: Seen) -> bool:
+    return seen.record is not None and seen.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED, *_TROUBLE)
+
+
+def _next_step(seen: Seen) -> Action:
+    match seen.status:
+        case ServerStatus.DISABLED:
+            return Action(f"Enable {seen.name}", ("mcp", "enable", seen.name))
+        case ServerStatus.DISCONNECTED:
+            return Action(f"Connect {seen.name}", ("mcp", "connect", seen.name))
+        case _:
+            return Action(f"Find out about {seen.name}", ("mcp", "doctor", seen.name))
+
+
+def _steps(seen: Seen) -> tuple[Action, ...]:
+    verify = Action("Verify", ("mcp", "verify", seen.name))
+    if seen.record is None:
+        return (verify,)
+    disabled = seen.status is ServerStatus.DISABLED
+    switch = ("Enable", "enable") if disabled else ("Disable", "disable")
+    return (
+        verify,
+        Action("Edit", ("mcp", "edit", seen.name)),
+        Action(switch[0], ("mcp", switch[1], seen.name)),
+        Action("Remove", ("mcp", "remove", seen.name), Tone.DANGER),
+    )
+
+
+def _again(verb: str, request: Request, servers: list[Seen]) -> tuple[str, ...]:
+    return ("mcp", verb, servers[0].name) if request.arguments.one("server") else ("mcp", verb)
+
+
+def _summary(tool: Tool) -> str:
+    lines = tool.description.strip().splitlines()
+    return shortened(tool.title or (lines[0] if lines else ""))
+
+
+def _said(text: str) -> str:
+    return shortened(text)

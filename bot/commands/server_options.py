@@ -1,0 +1,144 @@
+"""The options of `/mcp add` and `/mcp edit`, and how options and forms become the fields of a definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.commands.command import Filled
+from bot.commands.definitions import KINDS, NO, TRANSPORTS, YES, fields_of, slug_of
+from bot.commands.parameters import POLICY, SERVER
+from bot.commands.phrases import failed
+from bot.commands.server_forms import Step
+from bot.commands.words import Arguments
+from bot.domain.commands import Parameter, Reply, Shape, Verb
+from bot.domain.servers import ServerRecord
+from bot.errors import Conflict
+
+_OPTION = Shape.OPTION
+_REFERENCE = "env:NAME or file:/path"
+_DEFINING = (
+    Parameter("transport", "how it is reached", _OPTION, metavar="|".join(TRANSPORTS)),
+    Parameter("url", "its address", _OPTION),
+    Parameter("command", "the program that is the server", _OPTION, metavar="CMD"),
+    Parameter("arg", "one argument of the program", _OPTION, repeated=True),
+    Parameter("cwd", "the folder the program starts in", _OPTION, metavar="PATH"),
+    Parameter("title", "what people call it", _OPTION),
+    Parameter("description", "what it is for", _OPTION, metavar="TEXT"),
+    Parameter("auth", "how the bot shows who it is", _OPTION, choices=KINDS),
+    Parameter("auth-header", "the header that carries the secret", _OPTION, metavar="HEADER"),
+    Parameter("username", "who signs in, for basic", _OPTION, metavar="USER"),
+    Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),
+    Parameter(
+        "header", f"one more header, its value from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
+    ),
+    Parameter(
+        "env", f"a variable for the program, from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
+    ),
+    Parameter("system-instruction", "what the model is told of it", _OPTION, metavar="TEXT"),
+    Parameter("response-instruction", "what the model is told after its tools were used", _OPTION, metavar="TEXT"),
+    Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
+    Parameter("connect-timeout", "seconds to connect", _OPTION, metavar="SECONDS"),
+    Parameter("tool-timeout", "seconds a call may take", _OPTION, metavar="SECONDS"),
+    Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
+)
+ADD = Verb(
+    "add",
+    "a new server; alone it asks for everything",
+    (
+        Parameter("name", "its name; one that is no slug becomes its title"),
+        *_DEFINING,
+        Parameter("trusted", "take its word on which tools only read", Shape.FLAG),
+        replace(POLICY, shape=_OPTION, required=False),
+        Parameter("here", "for this workspace alone, where the operator adds it", Shape.FLAG),
+        Parameter("no-verify", "do not look whether it can be used", Shape.FLAG),
+    ),
+    aliases=("new", "create", "register"),
+)
+EDIT = Verb(
+    "edit",
+    "change a server; with its name alone it shows what can be changed",
+    (
+        SERVER,
+        *_DEFINING,
+        Parameter("rename", "another name for it, a slug", _OPTION, metavar="NEW"),
+        Parameter("trusted", "whether its word counts on which tools only read", _OPTION, choices=(YES, NO)),
+        Parameter("no-verify", "do not look whether it can be used", Shape.FLAG),
+    ),
+    aliases=("update", "change", "set"),
+)
+
+
+def fields_given(arguments: Arguments) -> dict[str, str]:
+    """Options as fields. What is not given is not there."""
+    plain = [each.name for each in _DEFINING if not each.repeated and each.name != "command"]
+    fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
+    for option, field in (("header", "headers"), ("env", "env")):
+        if arguments.given(option):
+            fields[field] = "\n".join(arguments.many(option))
+    if arguments.given("command"):
+        fields["command"] = ""
+    return fields
+
+
+def argv_given(arguments: Arguments) -> tuple[str, ...]:
+    """The program and its arguments, word by word as they were typed."""
+    command = arguments.one("command")
+    return (command, *arguments.many("arg")) if command else ()
+
+
+def split(fields: Mapping[str, str]) -> dict[str, str]:
+    """The one field for an address or a command line as the field it is for."""
+    place = "command" if fields.get("transport") == "stdio" else "url"
+    other = "url" if place == "command" else "command"
+    rest = {name: value for name, value in fields.items() if name not in ("where", other, "cwd", "env", "headers")}
+    mine = ("cwd", "env") if place == "command" else ("headers",)
+    rest |= {name: fields[name] for name in mine if name in fields}
+    return {**rest, place: fields["where"]} if "where" in fields else rest
+
+
+def values_of(record: ServerRecord) -> dict[str, str]:
+    """A record as the fields of its form."""
+    values = fields_of(record)
+    return {**values, "where": values.get("command") or values.get("url", "")}
+
+
+def step_number(filled: Filled) -> int:
+    """Which step a form that came back was."""
+    text = filled.state[-1] if filled.state else "1"
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 1
+
+
+def on_form(errors: Mapping[str, str]) -> dict[str, str]:
+    """Errors by the fields a form has."""
+    places = {"url": "where", "command": "where", "name": "title"}
+    found: dict[str, str] = {}
+    for name, error in errors.items():
+        found.setdefault(places.get(name, name), error)
+    return found
+
+
+def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int | None:
+    """Where to go: back to the first step with an error as far as steps have been seen, on, or None to the end."""
+    for index, step in enumerate(steps[:number], 1):
+        if any(field.name in errors for field in step):
+            return index
+    return number + 1 if number < len(steps) else None
+
+
+def unconfirmed(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    """What is wrong with a name that was to be typed once more, if anything is."""
+    confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
+    return {} if confirmed else {"confirm": f"Type {name} to allow this command line, or leave."}
+
+
+def under(conflict: Conflict, errors: Mapping[str, str]) -> dict[str, str]:
+    """Errors by field, with what a store had against it."""
+    return {**errors, conflict.field or "name": str(conflict)}
+
+
+def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:
+    """Everything that is wrong with what was typed, by option."""
+    names = {"name": "name", "headers": "--header"}
+    facts = tuple((names.get(name, f"--{name.replace('_', '-')}"), error) for name, error in errors.items())
+    return replace(failed(f"{text} `/mcp help {verb}` explains the options."), details=facts)

@@ -1,0 +1,194 @@
+"""`/mcp secret set`, `clear`, `rotate`: where a server's secrets are. The value itself is taken by a hidden prompt
+alone, and shown to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
+from bot.commands.definitions import LONGEST_SECRET, unusable_secret
+from bot.commands.directory import Directory
+from bot.commands.parameters import SERVER
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import ago, counted, named
+from bot.commands.refusals import Refusal
+from bot.domain.commands import Action, Field, FieldKind, Form, Parameter, Reply, Verb
+from bot.domain.conversations import Author
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import AUTH_SECRET, AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
+from bot.errors import Conflict
+
+_SLOT = Parameter("slot", "`auth`, `header:NAME` or `env:NAME`", required=True)
+_A_SLOT = Parameter("slot", "`auth` (the default), `header:NAME` or `env:NAME`")
+_REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|file:/path")
+
+
+class ServerSecrets:
+    """Sets, clears and rotates."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        put = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
+        gone = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
+        new = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
+        return Deed(put, self._set, self._given), Deed(gone, self._clear), Deed(new, self._rotate)
+
+    async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
+        _, record = await self._directory.changeable(request.arguments.one("server"), request)
+        slot = _slot(record, request.arguments.one("slot"))
+        text = request.arguments.one("reference")
+        if text:
+            async for reply in self._keep(record, slot, _reference(text), {}, request.author):
+                yield reply
+        elif request.hidden_input:
+            yield _form(record, slot)
+        else:
+            raise Refusal(
+                "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
+                "operator's own terminal."
+            )
+
+    async def _given(self, filled: Filled) -> AsyncIterator[Reply | Form]:
+        server_id, version, *_ = (*filled.state, "", "")
+        seen = await self._directory.find(server_id, filled.conversation)
+        record = self._directory.record_of(seen, operates=self._parts.rights.operates(filled.member))
+        slot = _slot(record, filled.fields.get("slot", ""))
+        value = filled.fields.get(SECRET_FIELD, "").strip()
+        error = filled.errors.get(SECRET_FIELD, "") or unusable_secret(value)
+        if error:
+            yield _form(record, slot, error)
+            return
+        if str(record.version) != version:
+            yield self._overtaken(record)
+            return
+        async for reply in self._keep(record, slot, SecretReference(SecretSource.STORED), {slot: value}, filled.author):
+            yield reply
+
+    async def _clear(self, request: Request) -> AsyncIterator[Reply]:
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        slot = _slot(record, request.arguments.one("slot"))
+        if slot not in record.secrets:
+            yield Reply(f"{named(seen.config)} has no such secret. Nothing was changed.", failed=True)
+            return
+        secrets = {name: kept for name, kept in record.secrets.items() if name != slot}
+        authentication = record.authentication
+        if slot == AUTH_SECRET:
+            authentication = replace(authentication, kind=AuthenticationKind.NONE)
+        changed = replace(record, secrets=secrets, authentication=authentication)
+        async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, "cleared"):
+            yield reply
+
+    async def _rotate(self, request: Request) -> AsyncIterator[Reply | Form]:
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
+        reference, text = record.secrets.get(slot), request.arguments.one("reference")
+        if reference is None:
+            raise Refusal(f"{named(seen.config)} has no such secret yet: `/mcp secret set` sets it.")
+        if text:
+            async for reply in self._keep(record, slot, _reference(text), {}, request.author):
+                yield reply
+        elif reference.source is SecretSource.STORED and request.hidden_input:
+            yield _form(record, slot)
+        elif reference.source is SecretSource.STORED:
+            raise Refusal(
+                "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
+                "`/mcp secret rotate NAME SLOT env:NAME`."
+            )
+        else:
+            # What a variable or a file says is read anew whenever the record is.
+            async for reply in self._keep(record, slot, reference, {}, request.author):
+                yield reply
+
+    async def _keep(
+        self,
+        record: ServerRecord,
+        slot: str,
+        reference: SecretReference,
+        values: Mapping[str, str],
+        by: Author,
+    ) -> AsyncIterator[Reply]:
+        before = record.secrets.get(slot)
+        if slot == AUTH_SECRET and record.authentication.kind is AuthenticationKind.NONE:
+            raise Refusal(
+                f"{named(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
+                "--auth api_key --secret env:NAME`."
+            )
+        changed = replace(record, secrets={**record.secrets, slot: reference})
+        said = f"{before or 'nothing'} → {reference}"
+        async for reply in self._change(changed, values, by, {f"secret {slot}": said}, "set"):
+            yield reply
+
+    async def _change(
+        self, record: ServerRecord, values: Mapping[str, str], by: Author, changes: Mapping[str, str], done: str
+    ) -> AsyncIterator[Reply]:
+        try:
+            await self._parts.server_store.change(record, values, by, changes=changes)
+        except Conflict as conflict:
+            yield replace(self._overtaken(record), details=(("cause", str(conflict)),))
+            return
+        await self._parts.administration.refresh()
+        kept = counted(len(record.secrets), "secret")
+        yield Reply(
+            f"The secret of {named(record.config)} is {done}; it has {kept} now, and connects anew.",
+            actions=(Action("Verify", ("mcp", "verify", record.config.name)),),
+        )
+
+    def _overtaken(self, record: ServerRecord) -> Reply:
+        when = ago(record.updated_at, self._parts.clock())
+        return Reply(
+            f"{named(record.config)} has been changed meanwhile. Nothing was saved.",
+            details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"),),
+            failed=True,
+            actions=(Action("Show", ("mcp", "show", record.config.name)),),
+        )
+
+
+def _form(record: ServerRecord, slot: str, error: str = "") -> Form:
+    hint = "it is not shown, and kept encrypted"
+    field = Field(SECRET_FIELD, "Secret", FieldKind.SECRET, hint, required=True, error=error, longest=LONGEST_SECRET)
+    return Form(
+        f"mcp secret set:{record.id}:{record.version}",
+        f"Secret {slot} of {record.config.name}",
+        (field,),
+        intro="The secret itself. Nobody sees it again, and no log holds it.",
+        carried={"slot": slot},
+        instead="/mcp secret set NAME SLOT env:NAME",
+    )
+
+
+def _slot(record: ServerRecord, text: str) -> str:
+    """A slot this server can have, in its own spelling. Raises Refusal."""
+    kind, _, name = text.partition(":")
+    slots = {slot.lower(): slot for slot in record.secrets}
+    if text.lower() in slots:
+        return slots[text.lower()]
+    match record.config.transport, kind.lower():
+        case HttpTransport(), "auth" if not name:
+            return AUTH_SECRET
+        case HttpTransport(), "header" if _fits(name, "-"):
+            return f"header:{name}"
+        case StdioTransport(), "env" if _fits(name, "_"):
+            return f"env:{name}"
+    slot = "`env:NAME`" if isinstance(record.config.transport, StdioTransport) else "`auth` or `header:NAME`"
+    raise Refusal(f"A secret of {named(record.config)} is for {slot}.")
+
+
+def _fits(name: str, more: str) -> bool:
+    return bool(name) and len(name) < 60 and name.replace(more, "").replace("_", "").isalnum() and name.isascii()
+
+
+def _reference(text: str) -> SecretReference:
+    try:
+        return SecretReference.parse(text)
+    except ValueError:
+        raise Refusal(
+            "That is no reference, and it was not saved. Give `env:NAME` or `file:/absolute/path`: where the secret "
+            "is, never the secret itself. If that was one, rotate it."
+        ) from None

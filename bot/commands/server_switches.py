@@ -1,0 +1,202 @@
+"""`/mcp enable`, `disable`, `connect`, `disconnect`, `remove`, `sync`, `reload`: what a server does, and whether it is
+there at all. What destroys says what goes with it and asks for the name; there is no undo for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen
+from bot.commands.parameters import CONFIRM, SERVER, VERSION
+from bot.commands.parts import CommandParts, Difference
+from bot.commands.phrases import ago, counted, named
+from bot.commands.refusals import Refusal
+from bot.commands.server_checks import tally
+from bot.domain.commands import Action, Parameter, Reply, Shape, Tone, Verb
+from bot.domain.servers import ServerRecord, ServerState, ServerStatus, Standing
+from bot.errors import Conflict
+
+A_WEEK = 7 * 86400
+LOOKED_THROUGH = 500
+"""How many of the last calls are counted at most."""
+_APPLY = Parameter("apply", "run by the file from now on", Shape.FLAG)
+
+
+class ServerSwitches:
+    """Switches servers on and off, fetches what they offer anew, and takes them away."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        one = (SERVER,)
+        return (
+            Deed(
+                Verb("remove", "delete a server for good", (SERVER, CONFIRM, VERSION), aliases=("rm", "delete")),
+                self._remove,
+            ),
+            Deed(Verb("enable", "let a server be used again", one, aliases=("on",)), self._enable),
+            Deed(Verb("disable", "let nobody use a server until it is enabled", one, aliases=("off",)), self._disable),
+            Deed(Verb("connect", "connect to a server now", one, aliases=("reconnect",)), self._connect),
+            Deed(Verb("disconnect", "leave a server alone until it is connected again", one), self._disconnect),
+            Deed(Verb("sync", "ask a server again for everything it offers", one, aliases=("refresh",)), self._sync),
+            Deed(Verb("reload", "read the operator's file again; the difference first", (_APPLY,)), self._reload),
+        )
+
+    async def _enable(self, request: Request) -> AsyncIterator[Reply]:
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        if record.standing is Standing.ON:
+            yield Reply(f"{named(seen.config)} is on already.")
+            return
+        await self._stand(record, Standing.ON, request)
+        yield Reply(f"{named(seen.config)} is on.", actions=(Action("Verify", ("mcp", "verify", seen.name)),))
+
+    async def _disable(self, request: Request) -> AsyncIterator[Reply]:
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        if record.standing is Standing.DISABLED:
+            yield Reply(f"{named(seen.config)} is off already.")
+            return
+        waiting = await self._parts.archive.running(seen.id)
+        await self._stand(record, Standing.DISABLED, request)
+        told = f" {_waiting(waiting)}" if waiting else ""
+        undo = Action("Undo", ("mcp", "enable" if record.standing is Standing.ON else "disconnect", seen.name))
+        yield Reply(f"{named(seen.config)} is off: its tools are gone from the next answer on.{told}", actions=(undo,))
+
+    async def _connect(self, request: Request) -> AsyncIterator[Reply]:
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        if seen.record is not None and seen.record.standing is not Standing.ON:
+            record = self._directory.record_of(seen, operates=self._parts.rights.operates(request.member))
+            if record.standing is Standing.DISABLED:
+                yield Reply(
+                    f"{named(seen.config)} is disabled. Enable it first.",
+                    failed=True,
+                    actions=(Action("Enable", ("mcp", "enable", seen.name)),),
+                )
+                return
+            await self._stand(record, Standing.ON, request)
+        yield Reply(f"Connecting to {named(seen.config)}…")
+        yield self._stands(seen, await self._parts.servers.connect(seen.id))
+
+    async def _disconnect(self, request: Request) -> AsyncIterator[Reply]:
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        if record.standing is Standing.DISCONNECTED:
+            yield Reply(f"{named(seen.config)} is disconnected already.")
+            return
+        await self._stand(record, Standing.DISCONNECTED, request)
+        undo = Action("Undo", ("mcp", "connect" if record.standing is Standing.ON else "disable", seen.name))
+        yield Reply(f"{named(seen.config)} is disconnected, and stays so until it is connected again.", actions=(undo,))
+
+    async def _sync(self, request: Request) -> AsyncIterator[Reply]:
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        if seen.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
+            yield Reply(f"{named(seen.config)} is {seen.status.value}: there is nobody to ask.", failed=True)
+            return
+        yield Reply(f"Asking {named(seen.config)}…")
+        before = {tool.original_name: tool.definition for tool in self._directory.capabilities(seen).tools}
+        known = await self._parts.servers.sync(seen.id)
+        after = {tool.original_name: tool.definition for tool in known.tools}
+        news = (
+            ("new", sorted(after.keys() - before.keys())),
+            ("changed", sorted(name for name in after.keys() & before.keys() if after[name] != before[name])),
+            ("gone", sorted(before.keys() - after.keys())),
+        )
+        beside = [
+            counted(len(known.resources) + len(known.templates), "resource"),
+            counted(len(known.prompts), "prompt"),
+        ]
+        yield Reply(
+            f"{named(seen.config)} is synced: {tally(known.tools)}, {', '.join(beside)}.",
+            details=tuple((name, ", ".join(names)) for name, names in news if names),
+            actions=(Action("Review tools", ("mcp", "tools", seen.name)),),
+        )
+
+    async def _remove(self, request: Request) -> AsyncIterator[Reply]:
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        typed, version = request.arguments.one("confirm"), request.arguments.one("version")
+        if not typed or (version and version != str(record.version)):
+            yield await self._consequences(seen, record, overtaken=bool(typed))
+            return
+        if typed.strip().lower() not in (seen.name.lower(), seen.config.title.lower()):
+            raise Refusal("That was not its name. Nothing was removed.")
+        try:
+            await self._parts.server_store.remove(record.id, record.version, request.author)
+        except Conflict:
+            seen, record = await self._directory.changeable(record.id, request)
+            yield await self._consequences(seen, record, overtaken=True)
+            return
+        await self._parts.administration.refresh()
+        yield Reply(f"{named(seen.config)} is removed, with its secrets and rules.")
+
+    async def _consequences(self, seen: Seen, record: ServerRecord, *, overtaken: bool) -> Reply:
+        now = self._parts.clock()
+        waiting = await self._parts.archive.running(seen.id)
+        rules = sum(rule.server == seen.id for rule in await self._parts.policies.rules())
+        calls, _ = await self._parts.archive.calls(seen.name, seen.config.workspace, LOOKED_THROUGH, 0)
+        recent = [call for call in calls if now - call.at < A_WEEK]
+        people = len({call.asked_by for call in recent})
+        secrets = len(record.secrets)
+        goes = [
+            f"{counted(people, 'person', 'people')} used it this week, in {counted(len(recent), 'call')}"
+            if recent
+            else "Nobody used it this week",
+            f"{counted(rules, 'rule goes', 'rules go')}" if rules else "no rules go",
+            f"{counted(secrets, 'secret goes', 'secrets go')}" if secrets else "",
+        ]
+        told = f"{', '.join(filter(None, goes))}. {_waiting(waiting)}".strip()
+        changed = f" It was changed {ago(record.updated_at, now)}, after you asked." if overtaken else ""
+        words = ("mcp", "remove", seen.name, "--version", str(record.version))
+        return Reply(
+            f"Remove {named(seen.config)}?{changed} {told} This cannot be undone. Type its name to confirm.",
+            details=(("changed", f"{ago(record.updated_at, now)} by {record.updated_by}"),) if overtaken else (),
+            failed=overtaken,
+            actions=(Action(f"Remove {seen.name}", words, Tone.DANGER, confirm=seen.name),),
+        )
+
+    async def _reload(self, request: Request) -> AsyncIterator[Reply]:
+        file = self._parts.file
+        if request.arguments.given("apply"):
+            difference = await self._parts.administration.reload()
+            yield _told(f"The bot runs by `{file}` as it is now.", difference, ())
+            return
+        difference = await self._parts.administration.difference()
+        if difference.nothing:
+            yield _told(f"`{file}` says what runs already.", difference, ())
+            return
+        apply = (Action("Apply", ("mcp", "reload", "--apply"), Tone.PRIMARY),)
+        yield _told(f"`{file}` and what runs are different. Nothing has been changed yet.", difference, apply)
+
+    async def _stand(self, record: ServerRecord, standing: Standing, request: Request) -> None:
+        await self._parts.server_store.stand(record.id, standing, request.author)
+        await self._parts.administration.refresh()
+
+    def _stands(self, seen: Seen, state: ServerState) -> Reply:
+        tools = self._directory.capabilities(seen).tools
+        if state.status is ServerStatus.CONNECTED:
+            return Reply(f"{named(seen.config)} is connected: {tally(tools)}.")
+        return Reply(
+            f"{named(seen.config)} is not connected.",
+            details=(("state", state.status.value), ("problem", state.problem)),
+            failed=True,
+            actions=(Action("Find out why", ("mcp", "doctor", seen.name)),),
+        )
+
+
+def _waiting(count: int) -> str:
+    """What becomes of calls that wait for a signature: they are asked for in vain, since a call is looked at again
+    before it is sent.
+    """
+    if not count:
+        return ""
+    return f"{counted(count, 'approval is', 'approvals are')} waiting; {'it' if count == 1 else 'they'} will not run."
+
+
+def _told(text: str, difference: Difference, actions: tuple[Action, ...]) -> Reply:
+    facts = [(f"+ {name}", "new") for name in difference.added]
+    facts += [(f"~ {name}", what) for name, what in difference.changed]
+    facts += [(f"- {name}", "gone") for name in difference.removed]
+    facts += [("problem", problem) for problem in difference.problems]
+    return Reply(text, details=tuple(facts), actions=actions)

@@ -1,0 +1,166 @@
+"""`/mcp resource`, `prompt`, `run`: what servers offer, used by hand. A call goes the way of every call: a turn of its
+own, under the same policy and approval.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen
+from bot.commands.parameters import SERVER, TOOL
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import code, did_you_mean, named
+from bot.commands.refusals import Refusal
+from bot.domain.capabilities import Bytes, Piece, Prompt, Text
+from bot.domain.commands import Known, Parameter, Reply, Verb
+from bot.domain.conversations import InboundMessage
+from bot.domain.messages import ToolCall
+from bot.domain.tools import Tool
+
+LONGEST_ARGUMENTS = 100_000
+_ARGUMENTS = Parameter(
+    "arguments", "a JSON object, or KEY=VALUE for each argument", repeated=True, metavar="JSON|KEY=VALUE"
+)
+
+
+class ServerUse:
+    """Reads, writes out and runs."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        uri = Parameter("uri", "its address", required=True, completes=Known.RESOURCES)
+        prompt = Parameter("prompt", "the prompt's name", required=True, completes=Known.PROMPTS)
+        values = Parameter("arguments", "what the prompt takes", repeated=True, metavar="KEY=VALUE")
+        return (
+            Deed(Verb("resource", "read a resource", (SERVER, uri), aliases=("read",)), self._resource, free=True),
+            Deed(Verb("prompt", "have a prompt written out", (SERVER, prompt, values)), self._prompt, free=True),
+            Deed(
+                Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec")),
+                self._run,
+                free=True,
+            ),
+        )
+
+    async def _resource(self, request: Request) -> AsyncIterator[Reply]:
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        pieces = await self._parts.servers.read(seen.id, request.arguments.one("uri"))
+        yield _written(f"Read from {named(seen.config)}", pieces)
+
+    async def _prompt(self, request: Request) -> AsyncIterator[Reply]:
+        seen = await self._found(request)
+        name = request.arguments.one("prompt")
+        prompt = next((each for each in self._directory.capabilities(seen).prompts if each.name == name), None)
+        if prompt is None:
+            known = [each.name for each in self._directory.capabilities(seen).prompts]
+            raise Refusal(
+                f"{named(seen.config)} has no prompt of that name.{did_you_mean(name, known)} "
+                f"`/mcp prompts` lists them."
+            )
+        given = _pairs(request.arguments.many("arguments"))
+        _check(prompt, given)
+        pieces = await self._parts.servers.prompt(seen.id, name, given)
+        yield _written(f"Written by {named(seen.config)}", pieces)
+
+    async def _run(self, request: Request) -> AsyncIterator[Reply]:
+        seen = await self._found(request)
+        tool = self._tool(seen, request.arguments.one("tool"))
+        arguments = _arguments(request.arguments.many("arguments"), tool)
+        mark = secrets.token_hex(16)
+        message = InboundMessage(
+            (f"run:{mark}",),
+            request.conversation,
+            request.author,
+            f"Run {tool.server}.{tool.original_name}",
+            call=ToolCall(f"run-{mark}", tool.name, arguments),
+        )
+        yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
+
+    async def _found(self, request: Request) -> Seen:
+        """The server, asked what it offers if nobody has asked it yet."""
+        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
+        await self._directory.wake([seen])
+        return seen
+
+    def _tool(self, seen: Seen, name: str) -> Tool:
+        tools = self._directory.capabilities(seen).tools
+        found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
+        if found is None:
+            hint = did_you_mean(name, (tool.original_name for tool in tools))
+            raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
+        return found
+
+
+def _written(text: str, pieces: Sequence[Piece]) -> Reply:
+    """What a server gave out, as it stands: it is data, and nobody's Markdown."""
+    details = tuple(_piece(piece) for piece in pieces)
+    return Reply(f"{text}:" if details else f"{text}: nothing.", details=details)
+
+
+def _piece(piece: Piece) -> tuple[str, str]:
+    match piece:
+        case Text(heading, text):
+            return heading, text
+        case Bytes(heading, mime_type, size):
+            return heading, f"{size} bytes, {mime_type or 'of an unknown kind'}"
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, assigned, value = word.partition("=")
+        if not assigned or not key:
+            raise Refusal("Each argument is `KEY=VALUE`.")
+        pairs[key] = value
+    return pairs
+
+
+def _check(prompt: Prompt, given: Mapping[str, str]) -> None:
+    missing = [code(each.name, "one") for each in prompt.arguments if each.required and each.name not in given]
+    if missing:
+        raise Refusal(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
+    known = {each.name for each in prompt.arguments}
+    stranger = next((name for name in given if name not in known), None)
+    if stranger is not None:
+        raise Refusal(f"The prompt takes no such argument.{did_you_mean(stranger, known)}")
+
+
+def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
+    """The arguments of a call: one JSON object, or pairs whose values are read as their schema wants them."""
+    if sum(map(len, words)) > LONGEST_ARGUMENTS:
+        raise Refusal("That is more than a call by hand takes.")
+    text = " ".join(words).strip()
+    if text.startswith("{"):
+        try:
+            read = json.loads(text)
+        except ValueError:
+            raise Refusal("The arguments are no JSON object. A shell takes one in single quotes.") from None
+        return dict(read)
+    properties = tool.input_schema.get("properties", {})
+    known = properties if isinstance(properties, Mapping) else {}
+    pairs = _pairs(words)
+    stranger = next((name for name in pairs if known and name not in known), None)
+    if stranger is not None and tool.input_schema.get("additionalProperties") is False:
+        raise Refusal(f"The tool takes no such argument.{did_you_mean(stranger, known)}")
+    return {name: _value(text, known.get(name)) for name, text in pairs.items()}
+
+
+def _value(text: str, schema: object) -> Any:
+    """A text stays one where the schema wants one; anything else is JSON where it can be."""
+    wanted = schema.get("type") if isinstance(schema, Mapping) else None
+    if wanted == "string":
+        return text
+    if wanted is None and not text.startswith(("{", "[")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

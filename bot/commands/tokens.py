@@ -1,0 +1,103 @@
+"""What looks like a token, so that none is taken where none belongs.
+
+A guess by its shape: the prefixes that services give their keys, and long strings that nobody would make up by hand.
+Addresses, UUIDs, slugs, paths and digests in dashes are left alone as far as that goes. Knows no secret of this
+program.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+WARNING = (
+    "That looks like a token. It was not saved. Put it in an environment variable or a file, give `env:NAME` or "
+    "`file:/path` here, and rotate it: it has been seen in a chat."
+)
+
+_KNOWN = re.compile(
+    "|".join(
+        f"(?:{shape})"
+        for shape in (
+            # GitHub, GitLab, Slack, OpenAI and Anthropic, AWS, Google, Stripe, npm, PyPI, Hugging Face and others.
+            r"(?<![A-Za-z0-9])gh[a-z]_[A-Za-z0-9]{16,}",
+            r"github_pat_[A-Za-z0-9_]{16,}",
+            r"(?<![A-Za-z0-9])gl[a-z]{2,4}-[A-Za-z0-9_-]{16,}",
+            r"(?<![A-Za-z0-9])x(?:ox[a-z]|app)-[A-Za-z0-9-]{8,}",
+            r"hooks\.slack\.com/services/T\w+/B\w+/\w+",
+            r"(?<![A-Za-z0-9_-])(?:sk|gsk|xai|pplx)[-_](?=[A-Za-z0-9_-]*[0-9])[A-Za-z0-9_-]{16,}",
+            r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+            r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30,}",
+            r"(?<![A-Za-z0-9])ya29\.[A-Za-z0-9_-]{16,}",
+            r"(?<![A-Za-z0-9])[rsp]k_(?:live|test)_[A-Za-z0-9]{10,}",
+            r"(?<![A-Za-z0-9])(?:npm|hf|figd|lin_api|ntn|secret|shpat|dop_v1|rpa)_[A-Za-z0-9_-]{20,}",
+            r"(?<![A-Za-z0-9])pypi-[A-Za-z0-9_-]{30,}",
+            r"(?<![A-Za-z0-9])SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+            # JSON web tokens, Discord's tokens, private keys, credentials in an address, an Authorization header.
+            r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+            r"(?<![A-Za-z0-9])[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
+            r"-----BEGIN [A-Z ]*PRIVATE KEY",
+            r"://[^\s/:@]*:[^\s/@]+@",
+            r"(?i:(?<![A-Za-z])(?:bearer|basic)\s+)(?!(?i:auth|token|header))[A-Za-z0-9._~+/-]{8,}=*",
+        )
+    )
+)
+_PIECES = re.compile(r"[A-Za-z0-9_-]+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)")
+_LONG_HEX = 32
+_LONG = 24
+_LONG_LOWER = 32
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_SHORT_WORDS = 3.3
+"""Words in CamelCase are longer on the average; in a muddle of letters and digits what looks like one has about two
+letters.
+"""
+
+
+def known_token(text: str) -> bool:
+    """Whether there is something in the text that says of itself that it is a token."""
+    return bool(_KNOWN.search(text))
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether there is a token in the text, or something long that only a machine would write."""
+    return known_token(text) or any(_random(piece) for piece in _PIECES.findall(_UUID.sub(" ", text)))
+
+
+def _random(piece: str) -> bool:
+    """Nothing a person would name a thing by: hexadecimal digits, or letters of both cases and digits in a muddle."""
+    runs = [run for run in re.split(r"[_-]", piece) if run]
+    longest = max(runs, key=len, default="")
+    if len(longest) >= _LONG_HEX and _HEX.fullmatch(longest) and _mixed_hex(longest):
+        return True
+    bare = "".join(runs)
+    if len(bare) < _LONG:
+        return False
+    kinds = Counter(map(_kind, bare))
+    if kinds["upper"] and kinds["lower"] and kinds["digit"]:
+        return _word_length(bare) < _SHORT_WORDS and _entropy(bare) >= 3.5
+    # Lower or upper case and digits without a break: keys in base 32 or 36.
+    return len(longest) >= _LONG_LOWER and kinds["digit"] >= 4 and _word_length(longest) < 2 * _SHORT_WORDS
+
+
+def _mixed_hex(text: str) -> bool:
+    """Both digits and letters: a long number is no token."""
+    return not text.isdigit() and not text.isalpha()
+
+
+def _kind(character: str) -> str:
+    if character.isdigit():
+        return "digit"
+    return "upper" if character.isupper() else "lower"
+
+
+def _word_length(text: str) -> float:
+    return len(text) / max(len(_WORDS.findall(text)), 1)
+
+
+def _entropy(text: str) -> float:
+    """Bits a character (Shannon)."""
+    counts = Counter(text)
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts.values())

@@ -1,0 +1,121 @@
+"""A conversation as Markdown, to keep: every question, reply and call, as it stood.
+
+Text of people, models and tools stands in it as it was written; calls and results are fenced, and no fence can be
+closed by what is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from bot.commands.phrases import counted
+from bot.domain.conversations import ConversationKey
+from bot.domain.messages import FilePart, ImagePart
+from bot.domain.turns import ModelStep, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+
+_TICKS = re.compile(r"`+")
+
+
+def transcript(conversation: ConversationKey, title: str, views: Sequence[TurnView]) -> str:
+    """The whole conversation, the oldest turn first."""
+    parts = [
+        f"# {_heading(title) or 'Conversation'}",
+        f"{inline(str(conversation))}, {counted(len(views), 'turn')}, times in UTC",
+    ]
+    for view in views:
+        parts += _turn(view)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Text in a fence longer than any run of backticks in it."""
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def inline(text: str) -> str:
+    """Text as code within a line, whatever backticks are in it."""
+    line = " ".join(text.split())
+    longest = max((len(run) for run in _TICKS.findall(line)), default=0)
+    ticks = "`" * (longest + 1)
+    room = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{room}{line}{room}{ticks}" if line else ""
+
+
+def _turn(view: TurnView) -> Iterator[str]:
+    turn = view.turn
+    when = datetime.fromtimestamp(turn.created_at, UTC)
+    yield f"## {inline(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
+    yield _quoted(turn.question.text)
+    for attachment in turn.question.attachments:
+        yield f"Attached: {inline(attachment.name)} ({attachment.mime_type}, {attachment.size} bytes)"
+    for step in view.steps:
+        yield from _reply(step) if isinstance(step, ModelStep) else _call(step)
+    if not turn.status.ended:
+        yield "_This turn has not ended._"
+    elif turn.failure:
+        how = "Stopped" if turn.status is TurnStatus.CANCELLED else "Failed"
+        yield f"_{how}:_ {inline(turn.failure)}"
+
+
+def _reply(step: ModelStep) -> Iterator[str]:
+    if step.message.text.strip():
+        yield _closed(step.message.text)
+    for note in step.notes:
+        yield f"_Note:_ {inline(note)}"
+
+
+def _call(step: ToolStep) -> Iterator[str]:
+    name = f"{step.tool.server}.{step.tool.name}" if step.tool is not None else step.call.name
+    yield f"### Call {inline(name)}: {step.status.value}"
+    yield fenced(_arguments(step), "json")
+    if step.approval is not None and step.approval.decided_by:
+        reason = f": {inline(step.approval.reason)}" if step.approval.reason else ""
+        yield f"Decided by {inline(step.approval.decided_by)}{reason}"
+    if step.result is None:
+        return
+    if step.result.text:
+        yield fenced(step.result.text)
+    for part in step.result.parts:
+        match part:
+            case ImagePart(data, mime_type):
+                yield f"_An image, {mime_type}, {len(data)} bytes._"
+            case FilePart(data, mime_type, file):
+                yield f"_A file,_ {inline(file)} _, {mime_type}, {len(data)} bytes._"
+            case _:
+                continue
+
+
+def _arguments(step: ToolStep) -> str:
+    if step.call.unreadable:
+        return step.call.unreadable
+    return json.dumps(dict(step.call.arguments), ensure_ascii=False, indent=2, default=str)
+
+
+def _quoted(text: str) -> str:
+    """What a person said, so that no line of it can be taken for a heading of ours."""
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
+
+
+def _closed(text: str) -> str:
+    """A reply with an open fence at its end closed, so that it does not swallow what follows."""
+    fence = ""
+    for line in text.splitlines():
+        mark = re.match(r" {0,3}(`{3,}|~{3,})(.*)", line)
+        if mark is None:
+            continue
+        if not fence:
+            fence = mark[1]
+        elif mark[1][0] == fence[0] and len(mark[1]) >= len(fence) and not mark[2].strip():
+            fence = ""
+    return f"{text.rstrip()}\n{fence}" if fence else text.strip("\n")
+
+
+def _heading(title: str) -> str:
+    line = " ".join(title.split())
+    return inline(line[:200]) if line else ""

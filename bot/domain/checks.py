@@ -1,0 +1,26 @@
+"""What a doctor looked at, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Finding(StrEnum):
+    """How one look ended."""
+
+    WELL = "ok"
+    DOUBTFUL = "warning"
+    BROKEN = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One look: at what, what was found in a sentence, how to mend it, how long it took in seconds."""
+
+    name: str
+    finding: Finding
+    detail: str = ""
+    fix: str = ""
+    seconds: float | None = None

@@ -1,0 +1,75 @@
+"""Profiles: who the bot is in a workspace or channel, and what it may use there; and the policies that admins set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import EVERYWHERE
+from bot.domain.tools import Tool
+
+EVERY_TOOL = ""
+"""The tool name of a policy that is for all tools of its server that have none of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """What an admin says of a tool, or of a whole server (EVERY_TOOL). `server` is the server's id, `tool` the
+    server's own name for it.
+    """
+
+    server: str
+    tool: str
+    policy: ApprovalPolicy
+    by: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Who the bot is (checklist 282, `agents` of the seeds).
+
+    `servers` are ids; None enables every server. `tools` are the only ones enabled of a server that has an entry, by
+    server id. `model` is `provider:name`, empty for the bot's own. `approvers` are principals and roles; empty means
+    those of the settings. `policies` hold where the profile does, and only as far as nothing denies more.
+    """
+
+    id: str
+    name: str
+    workspace: str = EVERYWHERE
+    persona: str = ""
+    model: str = ""
+    servers: frozenset[str] | None = None
+    tools: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    policies: tuple[PolicyRule, ...] = ()
+    approvers: frozenset[str] = frozenset()
+    version: int = 0
+    updated_at: float = 0.0
+    updated_by: str = ""
+
+    def enables(self, tool: Tool) -> bool:
+        """Whether this tool may be used where the profile holds."""
+        if self.servers is not None and tool.server_id not in self.servers:
+            return False
+        named = self.tools.get(tool.server_id)
+        return named is None or tool.original_name in named
+
+
+DEFAULT = Profile("", "default")
+"""What holds where no profile is bound: everything is enabled and nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A profile holds in a place: `platform:workspace`, or `platform:workspace:channel`, which wins."""
+
+    place: str
+    profile: str
+
+
+def places(conversation: ConversationKey) -> tuple[str, str]:
+    """The places a conversation is in, the nearest first: its channel, its workspace."""
+    channel = str(conversation).rpartition(":")[0]
+    return channel, channel.rpartition(":")[0]

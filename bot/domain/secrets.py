@@ -1,0 +1,40 @@
+"""Secrets by where they come from. The value itself is no part of anything that is shown, compared or logged."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SecretSource(StrEnum):
+    """Where a secret is kept."""
+
+    STORED = "stored"
+    ENVIRONMENT = "env"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """`env:NAME`, `file:PATH` or `stored`: the text form is for people, and never the secret."""
+
+    source: SecretSource
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.place}" if self.place else self.source.value
+
+    @classmethod
+    def parse(cls, text: str) -> SecretReference:
+        """Read `env:NAME` or `file:PATH`. Raises ValueError, without the text: it may be a secret."""
+        source, _, place = text.partition(":")
+        match source:
+            case "env" if _VARIABLE.fullmatch(place):
+                return cls(SecretSource.ENVIRONMENT, place)
+            case "file" if place.startswith("/") and place.isprintable():
+                return cls(SecretSource.FILE, place)
+        raise ValueError("a reference is env:NAME or file:/absolute/path")
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

@@ -1,0 +1,83 @@
+"""A command on its way: from the typed line through forms and confirmations to the answer that is drawn.
+
+Called by the chat. What commands mean is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bot.domain.commands import Action, Form, Invocation, Reply, Submission
+from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.platforms.console.filling import Filling, Withdrawn
+from bot.platforms.console.lines import unmarked
+from bot.platforms.console.page import Page
+from bot.platforms.console.person import Person
+from bot.platforms.console.transcript import Kind, Piece
+from bot.platforms.console.typesetting import Typesetting
+from bot.ports import Commands
+from bot.rendering.plain import one_line
+
+LEFT = "Nothing was changed."
+
+
+class Errands:
+    """Runs commands. `here` is the conversation that is open."""
+
+    def __init__(
+        self, person: Person, page: Page, typesetting: Typesetting, here: Callable[[], ConversationKey]
+    ) -> None:
+        self._person = person
+        self._page = page
+        self._typesetting = typesetting
+        self._here = here
+        self.filling = Filling(page)
+
+    async def run(self, commands: Commands, command: str, words: tuple[str, ...]) -> InboundMessage | None:
+        """Say a command and draw what comes of it; a message that is to be handed to the engine, if there is one."""
+        asked: Invocation | Submission = self._said((command, *words))
+        before: dict[str, str] = {}
+        try:
+            while True:
+                last = await self._last(commands, asked)
+                if isinstance(last, Form):
+                    before = await self.filling.fill(last, before)
+                    asked = self._sent(last, before)
+                    continue
+                if last is None or last.message is not None:
+                    return last.message if last is not None else None
+                self._draw(last)
+                action = next((each for each in last.actions if each.confirm), None)
+                if action is None:
+                    return None
+                asked = self._said((*action.words, "--confirm", await self._confirmed(action)))
+        except Withdrawn:
+            self._page.notice(LEFT)
+            return None
+
+    async def _last(self, commands: Commands, asked: Invocation | Submission) -> Reply | Form | None:
+        """The last answer; the ones before it say what is going on."""
+        self._page.busy = "Working…"
+        last: Reply | Form | None = None
+        async for last in commands.handle(asked):
+            if isinstance(last, Reply):
+                self._page.busy = one_line(unmarked(last.text), 60) or "Working…"
+        self._page.busy = ""
+        return last
+
+    async def _confirmed(self, action: Action) -> str:
+        typed = await self.filling.line(
+            f"Type {one_line(action.confirm, 80)} to confirm", f"{action.label}, or nothing"
+        )
+        if not typed:
+            raise Withdrawn
+        return typed
+
+    def _said(self, words: tuple[str, ...]) -> Invocation:
+        return Invocation(words[0], words[1:], self._person.member, self._here(), self._person.operator)
+
+    def _sent(self, form: Form, values: dict[str, str]) -> Submission:
+        return Submission(form.id, values, self._person.member, self._here(), self._person.operator)
+
+    def _draw(self, reply: Reply) -> None:
+        self._page.put(Piece(Kind.TEXT, self._typesetting.reply(reply, self._page.screen.columns)))

@@ -1,0 +1,43 @@
+"""What a reply offers to do next, as lines to type.
+
+Called by the drawings of replies, on a screen and without one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from bot.domain.commands import Form, Reply
+from bot.platforms.console.lines import outside
+from bot.rendering.plain import one_line
+
+ARROW, BACK, ON = "→", "◀", "▶"
+Step = tuple[str, str, str]
+"""A mark, the line to type, what it does."""
+
+
+def next_steps(reply: Reply) -> Iterator[Step]:
+    """The actions of a reply, then its pages."""
+    for action in reply.actions:
+        confirm = ("--confirm", action.confirm) if action.confirm else ()
+        yield ARROW, command_line((*action.words, *confirm)), one_line(action.label, 60)
+    page = reply.page
+    if page is None:
+        return
+    for mark, number in ((BACK, page.number - 1), (ON, page.number + 1)):
+        if 1 <= number <= page.of:
+            yield mark, command_line((*page.words, "--page", str(number))), f"page {number} of {page.of}"
+
+
+def command_line(words: tuple[str, ...]) -> str:
+    """Words as they are typed, so that they are read back as the same words."""
+    return one_line(outside(f"/{shlex.join(words)}"), 400)
+
+
+def instead_of(form: Form) -> str:
+    """How to say on one line what a form asks for."""
+    fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
+    trouble = f" {one_line(fields, 400)}" if fields else ""
+    how = f" On one line: {form.instead}" if form.instead else ""
+    return f"{one_line(form.title, 200)} needs to be filled in, and nobody can here.{trouble}{how}"

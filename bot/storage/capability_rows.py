@@ -1,0 +1,113 @@
+"""What is known of every server from its last sync, on disk. Also for servers of the operator's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.servers import FILE, Synced, SyncStatus
+from bot.storage.capability_bodies import capabilities_text, definitions_text, read_capabilities, same_offer
+from bot.storage.clock import now
+from bot.storage.inserting import Insert
+from bot.storage.records import UNREADABLE
+from bot.storage.revisions import bump
+from bot.storage.tables import mcp_capabilities, mcp_servers
+
+_all = sa.select(mcp_capabilities)
+_offer = sa.select(mcp_capabilities.c.capabilities).where(mcp_capabilities.c.server_id == bindparam("i"))
+_server = sa.select(mcp_servers.c.id).where(mcp_servers.c.id == bindparam("i")).with_for_update(read=True)
+_keep = Insert(
+    lambda insert: (
+        insert(mcp_capabilities)
+        .values(
+            server_id=bindparam("i"),
+            status=SyncStatus.SYNCED.value,
+            capabilities=bindparam("what"),
+            definitions=bindparam("prints"),
+            server_version=bindparam("release"),
+            synced_at=now(),
+            problem="",
+        )
+        .on_conflict_do_update(
+            index_elements=["server_id"],
+            set_={
+                "status": SyncStatus.SYNCED.value,
+                "capabilities": bindparam("what"),
+                "definitions": bindparam("prints"),
+                "server_version": bindparam("release"),
+                "synced_at": now(),
+                "problem": "",
+            },
+        )
+    )
+)
+_fail = Insert(
+    lambda insert: (
+        insert(mcp_capabilities)
+        .values(server_id=bindparam("i"), status=SyncStatus.SYNC_FAILED.value, problem=bindparam("why"))
+        .on_conflict_do_update(
+            index_elements=["server_id"], set_={"status": SyncStatus.SYNC_FAILED.value, "problem": bindparam("why")}
+        )
+    )
+)
+_delete = mcp_capabilities.delete().where(mcp_capabilities.c.server_id == bindparam("i"))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What could be read, by server, and the servers whose rows could not."""
+
+    readable: Mapping[str, Synced]
+    unreadable: Mapping[str, str]
+
+
+def read_known(connection: sa.Connection) -> Known:
+    """What is known of every server."""
+    readable, unreadable = {}, {}
+    for row in connection.execute(_all):
+        try:
+            readable[row.server_id] = Synced(
+                SyncStatus(row.status), read_capabilities(row.capabilities), row.synced_at, row.problem
+            )
+        except UNREADABLE as error:
+            unreadable[row.server_id] = repr(error)
+    return Known(readable, unreadable)
+
+
+def keep_synced(connection: sa.Connection, server_id: str, capabilities: ServerCapabilities) -> None:
+    """Everything of one sync at once (checklist 288). A server that was removed meanwhile stays unknown."""
+    text = capabilities_text(capabilities)
+    # Read before the locks, since most syncs find the same and must not wait for each other.
+    if not same_offer(connection.execute(_offer, {"i": server_id}).scalar(), text):
+        bump(connection)
+    if _gone(connection, server_id):
+        return
+    connection.execute(
+        _keep.on(connection),
+        {
+            "i": server_id,
+            "what": text,
+            "prints": definitions_text(capabilities),
+            "release": capabilities.server_version,
+        },
+    )
+
+
+def keep_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
+    """The last sync failed; what is known stays."""
+    if not _gone(connection, server_id):
+        connection.execute(_fail.on(connection), {"i": server_id, "why": problem})
+
+
+def forget(connection: sa.Connection, server_id: str) -> None:
+    """Nothing is known of this server any more."""
+    connection.execute(_delete, {"i": server_id})
+
+
+def _gone(connection: sa.Connection, server_id: str) -> bool:
+    """Whether the server was removed while it answered; if not, it stays until this transaction is over."""
+    return not server_id.startswith(FILE) and connection.execute(_server, {"i": server_id}).first() is None

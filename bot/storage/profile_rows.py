@@ -1,0 +1,222 @@
+"""Transactions on profiles and where they hold. They take turns with all other changes that admins make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import Author
+from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.servers import EVERYWHERE
+from bot.errors import Conflict, NotFound
+from bot.storage import audit
+from bot.storage.bodies import VERSION
+from bot.storage.clock import now
+from bot.storage.database import json_text
+from bot.storage.inserting import Insert
+from bot.storage.records import UNREADABLE
+from bot.storage.revisions import bump, take_turns
+from bot.storage.server_bodies import name_key
+from bot.storage.server_rows import changed_meanwhile
+from bot.storage.tables import profile_bindings, profiles
+
+_LONGEST_SAID = 200
+"""How many characters of a value the audit repeats: enough to know it again."""
+
+_all = sa.select(profiles).order_by(profiles.c.name_key, profiles.c.workspace)
+_one = sa.select(profiles).where(profiles.c.id == bindparam("i"))
+_add = profiles.insert().values(version=1, updated_at=now())
+_change = profiles.update().where(profiles.c.id == bindparam("i")).values(version=profiles.c.version + 1)
+_delete = profiles.delete().where(profiles.c.id == bindparam("i"))
+_same_name = sa.select(profiles.c.id).where(
+    profiles.c.name_key == bindparam("key"),
+    profiles.c.id != bindparam("i"),
+    sa.or_(profiles.c.workspace.in_([bindparam("w"), EVERYWHERE]), bindparam("w", type_=sa.Text) == EVERYWHERE),
+)
+_bindings = sa.select(profile_bindings).order_by(profile_bindings.c.place)
+_bound = sa.select(profile_bindings.c.profile_id).where(profile_bindings.c.place == bindparam("p"))
+_bind = Insert(
+    lambda insert: (
+        insert(profile_bindings)
+        .values(place=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now())
+        .on_conflict_do_update(
+            index_elements=["place"],
+            set_={"profile_id": bindparam("i"), "set_by": bindparam("who"), "set_at": now()},
+        )
+    )
+)
+_unbind = profile_bindings.delete().where(profile_bindings.c.place == bindparam("p"))
+
+
+def read_profiles(connection: sa.Connection) -> tuple[Sequence[Profile], Collection[str]]:
+    """All profiles, by name, and the ids of those that cannot be read: these enable nothing."""
+    found, unreadable = [], set()
+    for row in connection.execute(_all):
+        try:
+            found.append(_read(row))
+        except UNREADABLE:
+            unreadable.add(row.id)
+            # Left out, it would let everything be used wherever it holds.
+            found.append(Profile(row.id, row.name, row.workspace, servers=frozenset(), version=row.version))
+    return found, unreadable
+
+
+def save(connection: sa.Connection, profile: Profile, by: Author) -> Profile:
+    """Keep a new profile or replace one of the same version. Raises Conflict, NotFound."""
+    take_turns(connection)
+    row = connection.execute(_one, {"i": profile.id}).first()
+    columns = _columns(profile)
+    if (
+        row is not None
+        and row.version == profile.version + 1
+        and _says(row, columns)
+        and row.updated_by == by.principal
+    ):
+        # The same transaction before, whose COMMIT's answer was lost.
+        return _read(row)
+    if row is None and profile.version:
+        raise NotFound("That profile is not there any more.", "list the profiles")
+    if row is not None and row.version != profile.version:
+        raise changed_meanwhile("The profile", row)
+    _check_name(connection, profile)
+    columns["updated_by"] = by.principal
+    if row is None:
+        connection.execute(_add, {"id": profile.id, **columns})
+        facts = {"workspace": profile.workspace}
+        audit.record(connection, "added profile", by.principal, subject=profile.id, profile=profile.name, **facts)
+    else:
+        connection.execute(_change.values(**columns, updated_at=now()), {"i": profile.id})
+        changes = _differences(row, columns)
+        audit.record(
+            connection, "changed profile", by.principal, subject=profile.id, profile=profile.name, changes=changes
+        )
+    bump(connection)
+    return _read(connection.execute(_one, {"i": profile.id}).one())
+
+
+def delete(connection: sa.Connection, profile_id: str, by: Author) -> bool:
+    """Delete a profile and its bindings. False if there was none."""
+    take_turns(connection)
+    row = connection.execute(_one, {"i": profile_id}).first()
+    if row is None:
+        return False
+    connection.execute(_delete, {"i": profile_id})
+    audit.record(
+        connection,
+        "deleted profile",
+        by.principal,
+        subject=profile_id,
+        profile=row.name,
+        workspace=row.workspace,
+    )
+    bump(connection)
+    return True
+
+
+def read_bindings(connection: sa.Connection) -> Sequence[Binding]:
+    """Which profile holds where."""
+    return [Binding(row.place, row.profile_id) for row in connection.execute(_bindings)]
+
+
+def bind(connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
+    """Let a profile hold in a place. Raises NotFound."""
+    take_turns(connection)
+    row = connection.execute(_one, {"i": profile_id}).first()
+    if row is None:
+        raise NotFound("That profile is not there any more.", "list the profiles")
+    if connection.execute(_bound, {"p": place}).scalar() == profile_id:
+        return
+    connection.execute(_bind.on(connection), {"p": place, "i": profile_id, "who": by.principal})
+    audit.record(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
+    bump(connection)
+
+
+def unbind(connection: sa.Connection, place: str, by: Author) -> bool:
+    """Let none hold there. False if none did."""
+    take_turns(connection)
+    profile_id = connection.execute(_bound, {"p": place}).scalar()
+    if profile_id is None:
+        return False
+    connection.execute(_unbind, {"p": place})
+    name = connection.execute(_one, {"i": profile_id}).one().name
+    audit.record(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
+    bump(connection)
+    return True
+
+
+def _check_name(connection: sa.Connection, profile: Profile) -> None:
+    theirs = {"key": name_key(profile.name), "i": profile.id, "w": profile.workspace}
+    if connection.execute(_same_name, theirs).first() is not None:
+        raise Conflict("There is a profile of this name already.", "choose another name", field="name")
+
+
+def _columns(profile: Profile) -> dict[str, Any]:
+    return {
+        "workspace": profile.workspace,
+        "name": profile.name,
+        "name_key": name_key(profile.name),
+        "body": json_text(
+            {
+                "v": VERSION,
+                "persona": profile.persona,
+                "model": profile.model,
+                "servers": None if profile.servers is None else sorted(profile.servers),
+                "tools": {server: sorted(tools) for server, tools in sorted(profile.tools.items())},
+                "policies": [
+                    [rule.server, rule.tool, rule.policy.value, rule.by, rule.at] for rule in profile.policies
+                ],
+                "approvers": sorted(profile.approvers),
+            }
+        ),
+    }
+
+
+def _read(row: Any) -> Profile:
+    body = json.loads(row.body)
+    return Profile(
+        id=row.id,
+        name=row.name,
+        workspace=row.workspace,
+        persona=body["persona"],
+        model=body["model"],
+        servers=None if body["servers"] is None else frozenset(body["servers"]),
+        tools={server: frozenset(tools) for server, tools in body["tools"].items()},
+        policies=tuple(
+            PolicyRule(server, tool, ApprovalPolicy(policy), by, at)
+            for server, tool, policy, by, at in body["policies"]
+        ),
+        approvers=frozenset(body["approvers"]),
+        version=row.version,
+        updated_at=row.updated_at,
+        updated_by=row.updated_by,
+    )
+
+
+def _says(row: Any, columns: Mapping[str, Any]) -> bool:
+    return all(getattr(row, name) == value for name, value in columns.items())
+
+
+def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the audit says of a change, field by field."""
+    try:
+        before = json.loads(row.body)
+    except ValueError:
+        before = {}
+    after = json.loads(columns["body"])
+    was = {"name": row.name, "workspace": row.workspace, **before}
+    now_is = {"name": columns["name"], "workspace": columns["workspace"], **after}
+    return {
+        name: f"{_said(was.get(name))} → {_said(value)}"
+        for name, value in now_is.items()
+        if name != "v" and was.get(name) != value
+    }
+
+
+def _said(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"

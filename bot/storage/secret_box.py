@@ -1,0 +1,156 @@
+"""Encryption at rest: AES-256-GCM under the operator's keys, in one text format, `v1:salt:iv:ciphertext`.
+
+The parts are base64; the salt is empty where a raw key was used. Every ciphertext is bound to its place, so that one
+that was copied into another server's row does not open. What holds secrets imports this; it knows no database.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+
+from bot.errors import SecretUnavailable, SettingsError
+
+KEY_VARIABLE = "MCP_ENCRYPTION_KEY"
+PASSWORD_VARIABLE = "ENCRYPTION_MASTER_PASSWORD"  # noqa: S105 - a variable's name
+
+_VERSION = "v1"
+_KEY_BYTES = 32
+_SALT_BYTES = 16
+_IV_BYTES = 12
+"""NIST SP 800-38D recommends 96 bits, which need no further hashing."""
+_ROUNDS = 600_000
+"""OWASP's advice for PBKDF2-HMAC-SHA256."""
+_SET_AGAIN = "or set the secret anew"
+
+
+class SecretBox:
+    """Seals and opens short texts. The first key seals, every key opens; without a key the password does both, beside
+    one it only opens what it has sealed before. An empty box refuses both.
+    `later` gives keys where there are none otherwise, when the first is needed; it may read and write files.
+
+    Deriving a key from the password takes a good part of a second: call from a thread.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[bytes] = (),
+        password: str = "",
+        *,
+        later: Callable[[], tuple[bytes, ...]] = tuple,
+    ) -> None:
+        self._given = tuple(keys)
+        self._later = functools.cache(later)
+        self._password = password.encode("utf-8", "surrogatepass")
+        self._salt = os.urandom(_SALT_BYTES)
+        self._derived: dict[bytes, bytes] = {}
+        self._deriving = threading.Lock()
+
+    @property
+    def _keys(self) -> tuple[bytes, ...]:
+        return self._given or (() if self._password else self._later())
+
+    @property
+    def usable(self) -> bool:
+        """There is a key or a password."""
+        return bool(self._keys or self._password)
+
+    def seal(self, plain: str, place: str) -> str:
+        """Encrypt a text for one place. Raises SecretUnavailable if there is no key."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - start-up must stay fast
+
+        if not self.usable:
+            raise SecretUnavailable(
+                "There is no key to encrypt secrets with.",
+                f"set {KEY_VARIABLE}, which `countersign secrets generate-key` makes, or {PASSWORD_VARIABLE}",
+            )
+        salt = b"" if self._keys else self._salt
+        key = self._derive(salt) if salt else self._keys[0]
+        iv = os.urandom(_IV_BYTES)
+        sealed = AESGCM(key).encrypt(iv, plain.encode("utf-8", "surrogatepass"), _bytes(place))
+        return ":".join((_VERSION, *(base64.b64encode(part).decode("ascii") for part in (salt, iv, sealed))))
+
+    def open(self, sealed: str, place: str) -> str:
+        """Decrypt what was sealed for this place. Raises SecretUnavailable if no key fits or it was damaged."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - start-up must stay fast
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        salt, iv, ciphertext = _parts(sealed)
+        for key in self._keys_for(salt):
+            try:
+                return AESGCM(key).decrypt(iv, ciphertext, _bytes(place)).decode("utf-8", "surrogatepass")
+            except InvalidTag:
+                continue
+        variable = PASSWORD_VARIABLE if salt else KEY_VARIABLE
+        raise SecretUnavailable(
+            f"It was encrypted with another key than those in {variable}, or has been tampered with.",
+            f"give {variable} the one it was encrypted with{'' if salt else ' behind a comma'}, {_SET_AGAIN}",
+        )
+
+    def _keys_for(self, salt: bytes) -> Sequence[bytes]:
+        if salt and self._password:
+            return (self._derive(salt),)
+        if not salt and self._keys:
+            return self._keys
+        variable = PASSWORD_VARIABLE if salt else KEY_VARIABLE
+        raise SecretUnavailable(
+            f"It was encrypted with {variable}, which is not set.", f"set {variable} as it was then, {_SET_AGAIN}"
+        )
+
+    def _derive(self, salt: bytes) -> bytes:
+        with self._deriving:
+            if salt not in self._derived:
+                self._derived[salt] = hashlib.pbkdf2_hmac("sha256", self._password, salt, _ROUNDS, _KEY_BYTES)
+            return self._derived[salt]
+
+
+def make_box(encryption_key: str = "", master_password: str = "") -> SecretBox:
+    """A box of what the two variables hold: one or several keys between commas, a password. Raises SettingsError."""
+    return SecretBox(read_keys(encryption_key, KEY_VARIABLE), master_password)
+
+
+def generate_key() -> str:
+    """A new random key as MCP_ENCRYPTION_KEY takes it."""
+    return base64.b64encode(os.urandom(_KEY_BYTES)).decode("ascii")
+
+
+def read_keys(text: str, source: str) -> tuple[bytes, ...]:
+    """Keys between commas. `source` is where they come from. Raises SettingsError, which names it and no value."""
+    return tuple(_read_key(part.strip(), source) for part in text.split(",") if part.strip())
+
+
+def _read_key(text: str, source: str) -> bytes:
+    # Both alphabets of base64, with its padding or without: key generators differ.
+    spelled = text.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        key = base64.b64decode(spelled + "=" * (-len(spelled) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise SettingsError(
+            f"{source} holds a key that is not {_KEY_BYTES} bytes in base64.",
+            "make one with `countersign secrets generate-key`",
+        ) from None
+    return key
+
+
+def _parts(sealed: str) -> tuple[bytes, bytes, bytes]:
+    parts = sealed.split(":")
+    try:
+        version, salt, iv, ciphertext = parts[0], *(base64.b64decode(part, validate=True) for part in parts[1:])
+    except (binascii.Error, ValueError):
+        version, salt, iv, ciphertext = "", b"", b"", b""
+    if version != _VERSION or len(iv) != _IV_BYTES or len(salt) not in (0, _SALT_BYTES):
+        raise SecretUnavailable(
+            "What is stored is damaged, or was written by a later release.", "restore a backup, or set the secret anew"
+        ) from None
+    return salt, iv, ciphertext
+
+
+def _bytes(place: str) -> bytes:
+    return place.encode("utf-8", "surrogatepass")

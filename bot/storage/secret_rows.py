@@ -1,0 +1,115 @@
+"""Where each secret of a server comes from, on disk: a ciphertext, or a reference. Nothing here can decrypt.
+
+`None` as a ciphertext means one that is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import ServerRecord
+from bot.storage.clock import now
+from bot.storage.tables import mcp_secrets, mcp_servers
+
+_of = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
+_references = sa.select(mcp_secrets.c.server_id, mcp_secrets.c.slot, mcp_secrets.c.source, mcp_secrets.c.place)
+_add = mcp_secrets.insert().values(updated_at=now())
+_delete = mcp_secrets.delete().where(mcp_secrets.c.server_id == bindparam("i"), mcp_secrets.c.slot == bindparam("s"))
+_ciphertexts = (
+    sa.select(mcp_servers.c.slug, mcp_secrets.c.server_id, mcp_secrets.c.slot, mcp_secrets.c.ciphertext)
+    .join(mcp_servers, mcp_servers.c.id == mcp_secrets.c.server_id)
+    .where(mcp_secrets.c.ciphertext.is_not(None))
+    .order_by(mcp_servers.c.slug, mcp_secrets.c.slot)
+)
+_replace = (
+    mcp_secrets.update()
+    .where(
+        mcp_secrets.c.server_id == bindparam("i"),
+        mcp_secrets.c.slot == bindparam("s"),
+        mcp_secrets.c.ciphertext == bindparam("was"),
+    )
+    .values(ciphertext=bindparam("to"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A stored secret in its place."""
+
+    slug: str
+    server_id: str
+    slot: str
+    ciphertext: str
+
+    @property
+    def place(self) -> str:
+        """What its ciphertext is bound to."""
+        return place_of(self.server_id, self.slot)
+
+
+def place_of(server_id: str, slot: str) -> str:
+    """What the ciphertext of a slot is bound to."""
+    return f"{server_id}:{slot}"
+
+
+def read_all(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
+    """The rows of all secrets, by server."""
+    found: dict[str, list[Any]] = {}
+    for row in connection.execute(_references):
+        found.setdefault(row.server_id, []).append(row)
+    return found
+
+
+def references_of(rows: Sequence[Any]) -> Mapping[str, SecretReference]:
+    """Where the secrets of rows come from, by slot. Raises ValueError for what a later release wrote."""
+    return {row.slot: _reference(row) for row in rows}
+
+
+def read_references(connection: sa.Connection, server_id: str) -> Mapping[str, SecretReference]:
+    """Where a server's secrets come from, by slot."""
+    return references_of(connection.execute(_of, {"i": server_id}).all())
+
+
+def read_ciphertexts(connection: sa.Connection, server_id: str) -> Mapping[str, str]:
+    """A server's stored secrets, by slot, still encrypted."""
+    rows = connection.execute(_of, {"i": server_id})
+    return {row.slot: row.ciphertext for row in rows if row.ciphertext is not None}
+
+
+def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, str], by: str) -> None:
+    """Make a server's secrets those of the record; a stored one that is not among `sealed` stays as it is."""
+    before = {row.slot: row for row in connection.execute(_of, {"i": record.id})}
+    kept = {
+        slot
+        for slot, reference in record.secrets.items()
+        if slot in before and slot not in sealed and _reference(before[slot]) == reference
+    }
+    for slot in before.keys() - kept:
+        connection.execute(_delete, {"i": record.id, "s": slot})
+    for slot in record.secrets.keys() - kept:
+        reference = record.secrets[slot]
+        row = {"server_id": record.id, "slot": slot, "source": reference.source.value, "place": reference.place}
+        connection.execute(_add, {**row, "ciphertext": sealed.get(slot), "updated_by": by})
+
+
+def read_all_sealed(connection: sa.Connection) -> Sequence[Sealed]:
+    """All stored secrets of all servers."""
+    return [Sealed(row.slug, row.server_id, row.slot, row.ciphertext) for row in connection.execute(_ciphertexts)]
+
+
+def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[Sealed, str]]) -> int:
+    """Put other ciphertexts of the same secrets in their places, where nobody has set them anew; how many."""
+    return sum(
+        connection.execute(_replace, {"i": old.server_id, "s": old.slot, "was": old.ciphertext, "to": new}).rowcount
+        for old, new in pairs
+    )
+
+
+def _reference(row: Any) -> SecretReference:
+    return SecretReference(SecretSource(row.source), row.place)

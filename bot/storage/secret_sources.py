@@ -1,0 +1,60 @@
+"""Secrets that are kept elsewhere: in the environment, or in a file that the operator's secret manager writes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from bot.errors import SecretUnavailable
+
+LARGEST_BYTES = 64 * 1024
+
+
+def from_environment(name: str, environment: Mapping[str, str]) -> str:
+    """The value of a variable. Raises SecretUnavailable if it is not set or empty."""
+    value = environment.get(name, "")
+    if not value:
+        raise SecretUnavailable(f"The variable {name} is not set.", f"set {name} where the bot is started")
+    return value
+
+
+def from_file(path: str, file: BinaryIO) -> str:
+    """What a file says, without the line's end that editors add. `path` is what the file is called. Raises
+    SecretUnavailable.
+    """
+    try:
+        data = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if len(data) > LARGEST_BYTES:
+        raise SecretUnavailable(f"The file {path} is larger than 64 KiB.", "name a file that holds the secret alone")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SecretUnavailable(f"The file {path} is no text.", "name a file that holds the secret alone") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise SecretUnavailable(f"The file {path} is empty.", "write the secret into it")
+    return text
+
+
+def open_regular_file(path: str) -> BinaryIO:
+    """Open a file, and nothing else that has a name: pipes and devices may never end. Raises SecretUnavailable."""
+    try:
+        # Opening a pipe that nobody writes to must not wait.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise SecretUnavailable(f"The file {path} is no regular file.", "name a file that holds the secret alone")
+    return os.fdopen(handle, "rb")
+
+
+def _unreadable(path: str, error: Exception) -> SecretUnavailable:
+    reason = getattr(error, "strerror", None) or "its name cannot be used"
+    return SecretUnavailable(
+        f"The file {path} cannot be read: {reason}.", "see that it is there and that the bot may read it"
+    )

@@ -1,0 +1,111 @@
+"""Server records as rows, and back. Where each secret comes from is no part of a row: `secret_rows` keeps that.
+
+Every field of a record is written by name, with its default where an earlier release had none.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from bot.domain.secrets import SecretReference
+from bot.domain.servers import (
+    Authentication,
+    AuthenticationKind,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    Standing,
+    StdioTransport,
+    Transport,
+)
+from bot.storage.bodies import VERSION, Body
+from bot.storage.database import json_text
+
+_TEXTS = ("system_instruction", "response_instruction", "auto_context_tool")
+_TIMES = ("connect_timeout", "tool_timeout")
+
+
+def name_key(name: str) -> str:
+    """What two names have in common that people would take for the same."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def server_row(record: ServerRecord) -> dict[str, Any]:
+    """What a person defines of a server, by column."""
+    config = record.config
+    transport = _transport_body(config.transport)
+    return {
+        "workspace": config.workspace,
+        "slug": config.name,
+        "title": config.title,
+        "title_key": name_key(config.title or config.name),
+        "description": config.description,
+        "transport": transport["kind"],
+        "definition": json_text(
+            {
+                "v": VERSION,
+                "transport": transport,
+                **{name: getattr(config, name) for name in (*_TEXTS, *_TIMES)},
+            }
+        ),
+        "authentication": json_text(
+            {
+                "v": VERSION,
+                "kind": record.authentication.kind.value,
+                "header": record.authentication.header,
+                "username": record.authentication.username,
+            }
+        ),
+        "trusted": config.trusted,
+        "auto_connect": config.auto_connect,
+        "standing": record.standing.value,
+    }
+
+
+def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecord:
+    """The record of a row. Raises what reading an unreadable one raises (`records.UNREADABLE`)."""
+    definition, authentication = json.loads(row.definition), json.loads(row.authentication)
+    return ServerRecord(
+        config=ServerConfig(
+            name=row.slug,
+            transport=_read_transport(definition["transport"]),
+            trusted=row.trusted,
+            id=row.id,
+            workspace=row.workspace,
+            title=row.title,
+            description=row.description,
+            auto_connect=row.auto_connect,
+            **{name: definition[name] for name in (*_TEXTS, *_TIMES) if name in definition},
+        ),
+        authentication=Authentication(
+            AuthenticationKind(authentication["kind"]), authentication["header"], authentication["username"]
+        ),
+        secrets=secrets,
+        standing=Standing(row.standing),
+        version=row.version,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        updated_at=row.updated_at,
+        updated_by=row.updated_by,
+    )
+
+
+def _transport_body(transport: Transport) -> Body:
+    match transport:
+        case StdioTransport(command, args, env, cwd):
+            return {"kind": "stdio", "command": command, "args": list(args), "env": dict(env), "cwd": cwd}
+        case HttpTransport(url, headers):
+            return {"kind": "streamable_http", "url": url, "headers": dict(headers)}
+
+
+def _read_transport(body: Body) -> Transport:
+    match body["kind"]:
+        case "stdio":
+            return StdioTransport(body["command"], tuple(body["args"]), body["env"], body["cwd"])
+        case "streamable_http":
+            return HttpTransport(body["url"], body["headers"])
+        case other:
+            raise ValueError(f"a transport of kind {other!r} was written by a later release")

@@ -1,0 +1,212 @@
+"""Transactions on servers as admins define them. Secrets come in encrypted and never go out.
+
+Each change takes its turn by the revision's lock, so that names can be compared with those of all other servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author
+from bot.domain.servers import EVERYWHERE, HttpTransport, ServerRecord, Standing, StdioTransport
+from bot.errors import Conflict, NotFound
+from bot.storage import audit, capability_rows
+from bot.storage.clock import now
+from bot.storage.records import UNREADABLE
+from bot.storage.revisions import bump, take_turns
+from bot.storage.secret_rows import read_all, read_ciphertexts, read_references, references_of, write_secrets
+from bot.storage.server_bodies import name_key, read_server, server_row
+from bot.storage.tables import mcp_servers, policies
+
+servers = mcp_servers.c
+_all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
+_one = sa.select(mcp_servers).where(servers.id == bindparam("i"))
+_add = mcp_servers.insert().values(version=1, created_at=now(), updated_at=now())
+_change = (
+    mcp_servers.update()
+    .where(servers.id == bindparam("i"))
+    .values(version=servers.version + 1, updated_at=now(), updated_by=bindparam("who"))
+)
+_remove = mcp_servers.delete().where(servers.id == bindparam("i"))
+_remove_policies = policies.delete().where(policies.c.server_id == bindparam("i"))
+# A server of everybody is in every workspace: its slug must be free in all of them.
+_same_slug = sa.select(servers.id).where(
+    servers.slug == bindparam("slug"),
+    servers.id != bindparam("i"),
+    sa.or_(servers.workspace.in_([bindparam("w"), EVERYWHERE]), bindparam("w", type_=sa.Text) == EVERYWHERE),
+)
+_same_title = sa.select(servers.slug).where(
+    servers.title_key == bindparam("key"), servers.id != bindparam("i"), servers.workspace == bindparam("w")
+)
+_STOOD = {
+    Standing.ON: "switched server on",
+    Standing.DISCONNECTED: "disconnected server",
+    Standing.DISABLED: "switched server off",
+}
+
+
+def read_servers(connection: sa.Connection) -> tuple[Sequence[ServerRecord], Mapping[str, str]]:
+    """All servers, by name; and what is wrong with those that cannot be read, by id."""
+    secrets = read_all(connection)
+    records, unreadable = [], {}
+    for row in connection.execute(_all):
+        try:
+            records.append(read_server(row, references_of(secrets.get(row.id, ()))))
+        except UNREADABLE as error:
+            unreadable[row.id] = repr(error)
+    return records, unreadable
+
+
+def add(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, str], by: Author) -> ServerRecord:
+    """Keep a new server. Raises Conflict."""
+    take_turns(connection)
+    if _find(connection, record.id) is not None:
+        # The same transaction before, whose COMMIT's answer was lost: the id is this record's alone.
+        return _read(connection, record.id)
+    _check_names(connection, record)
+    who = {"created_by": by.principal, "updated_by": by.principal}
+    connection.execute(_add, {"id": record.id, **server_row(record), **who})
+    write_secrets(connection, record, sealed, by.principal)
+    audit.record(connection, "added server", by.principal, subject=record.id, **_facts(record))
+    bump(connection)
+    return _read(connection, record.id)
+
+
+def change(
+    connection: sa.Connection,
+    record: ServerRecord,
+    sealed: Mapping[str, str],
+    by: Author,
+    changes: Mapping[str, str],
+) -> ServerRecord:
+    """Replace a record of the same version. Raises Conflict, NotFound."""
+    take_turns(connection)
+    before = _at(connection, record.id)
+    if _is_done(connection, before, record, sealed, by):
+        return _read(connection, record.id)
+    _check_version(before, record.version)
+    _check_names(connection, record)
+    # Where a server stands is `stand`'s business.
+    row = {**server_row(record), "standing": before.standing}
+    connection.execute(_change.values(**row), {"i": record.id, "who": by.principal})
+    write_secrets(connection, record, sealed, by.principal)
+    facts: dict[str, Any] = {"server": record.config.name, "changes": dict(changes)}
+    if sealed:
+        facts["secrets_set"] = sorted(sealed)
+    audit.record(connection, "changed server", by.principal, subject=record.id, **facts)
+    bump(connection)
+    return _read(connection, record.id)
+
+
+def stand(connection: sa.Connection, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+    """Switch a server on or off. Raises NotFound."""
+    take_turns(connection)
+    before = _at(connection, server_id)
+    if before.standing != standing:
+        connection.execute(_change.values(standing=standing.value), {"i": server_id, "who": by.principal})
+        changed = {"standing": f"{before.standing} → {standing}"}
+        audit.record(connection, _STOOD[standing], by.principal, subject=server_id, server=before.slug, changes=changed)
+        bump(connection)
+    return _read(connection, server_id)
+
+
+def remove(connection: sa.Connection, server_id: str, version: int, by: Author) -> None:
+    """Delete a server with its secrets, policies, and what was known of it. Raises Conflict, NotFound."""
+    take_turns(connection)
+    before = _at(connection, server_id)
+    _check_version(before, version)
+    connection.execute(_remove, {"i": server_id})
+    connection.execute(_remove_policies, {"i": server_id})
+    capability_rows.forget(connection, server_id)
+    audit.record(
+        connection, "removed server", by.principal, subject=server_id, server=before.slug, workspace=before.workspace
+    )
+    bump(connection)
+
+
+def changed_meanwhile(what: str, row: Any) -> Conflict:
+    """Somebody was faster: who, and when. `what` is what people call it."""
+    at = datetime.fromtimestamp(row.updated_at, UTC)
+    return Conflict(
+        f"{what} was changed meanwhile by {row.updated_by} ({at:%Y-%m-%d %H:%M:%S} UTC).",
+        "look at it as it is now, and change it again",
+    )
+
+
+def _find(connection: sa.Connection, server_id: str) -> Any:
+    return connection.execute(_one, {"i": server_id}).first()
+
+
+def _at(connection: sa.Connection, server_id: str) -> Any:
+    row = _find(connection, server_id)
+    if row is None:
+        raise NotFound("That server is not there any more.", "list the servers")
+    return row
+
+
+def _read(connection: sa.Connection, server_id: str) -> ServerRecord:
+    return read_server(_at(connection, server_id), read_references(connection, server_id))
+
+
+def _is_done(connection: sa.Connection, row: Any, record: ServerRecord, sealed: Mapping[str, str], by: Author) -> bool:
+    """Whether the row is what this change makes of it: the same transaction before, whose COMMIT's answer was lost."""
+    if row.version != record.version + 1 or row.updated_by != by.principal:
+        return False
+    wanted = server_row(record)
+    return (
+        all(getattr(row, name) == wanted[name] for name in wanted if name != "standing")
+        and read_references(connection, record.id) == record.secrets
+        and sealed.items() <= read_ciphertexts(connection, record.id).items()
+    )
+
+
+def _check_version(row: Any, version: int) -> None:
+    if row.version != version:
+        raise changed_meanwhile(f"The server {row.slug}", row)
+
+
+def _check_names(connection: sa.Connection, record: ServerRecord) -> None:
+    config = record.config
+    theirs = {"i": record.id, "w": config.workspace}
+    if connection.execute(_same_slug, {**theirs, "slug": config.name}).first() is not None:
+        raise Conflict(f"There is a server {config.name} already.", "choose another name", field="name")
+    key = name_key(config.title or config.name)
+    slug = connection.execute(_same_title, {**theirs, "key": key}).scalar()
+    if slug is not None:
+        raise Conflict(f"The server {slug} has this title already.", "choose another title", field="title")
+
+
+def _facts(record: ServerRecord) -> Mapping[str, Any]:
+    """What the audit says of a new server: nothing that could hold a secret."""
+    config = record.config
+    match config.transport:
+        case StdioTransport(command):
+            runs = {"transport": "stdio", "command": command}
+        case HttpTransport(url):
+            runs = {"transport": "streamable_http", "host": _host(url)}
+    return {
+        "server": config.name,
+        "workspace": config.workspace,
+        **runs,
+        "authentication": record.authentication.kind.value,
+        "secrets": {slot: reference.source.value for slot, reference in sorted(record.secrets.items())},
+        "trusted": config.trusted,
+        "auto_connect": config.auto_connect,
+        "standing": record.standing.value,
+    }
+
+
+def _host(url: str) -> str:
+    """The part of an address that names a machine: the rest may hold a password or a token."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    return f"{parts.hostname}:{port}" if port else parts.hostname or ""

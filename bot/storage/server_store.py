@@ -1,0 +1,215 @@
+"""The servers that admins define, on a database: every method one transaction, see `bot.stores.ServerStore`.
+
+Secrets are encrypted before their transaction begins and decrypted after theirs is over, in a thread: deriving a key
+takes its time, and no row is locked meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import Author
+from bot.domain.secrets import SecretSource
+from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.errors import NotFound, SecretUnavailable
+from bot.storage import audit, capability_rows, secret_rows, server_rows
+from bot.storage.database import Database
+from bot.storage.revisions import read_revision, take_turns
+from bot.storage.secret_box import SecretBox
+from bot.storage.secret_rows import place_of
+from bot.storage.secret_sources import from_environment, from_file, open_regular_file
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_READING_SECONDS = 20.0
+"""How long a secret may take: a file may be on a disk that is away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """How many stored secrets are encrypted anew, and those that no key opens, each as `server slot`."""
+
+    count: int
+    unopened: tuple[str, ...] = ()
+
+
+class SqlServerStore:
+    """`environment` is where `env:NAME` is looked up, `open_file` opens what `file:PATH` names."""
+
+    def __init__(
+        self,
+        database: Database,
+        box: SecretBox,
+        environment: Mapping[str, str],
+        open_file: Callable[[str], BinaryIO] = open_regular_file,
+    ) -> None:
+        self._database = database
+        self._box = box
+        self._environment = environment
+        self._open_file = open_file
+        self._complained: dict[str, str] = {}
+
+    async def revision(self) -> int:
+        """A number that grows with every change."""
+        return await self._database.run(read_revision)
+
+    async def records(self) -> Sequence[ServerRecord]:
+        """All servers, by name. Rows that cannot be read are left out."""
+        records, unreadable = await self._database.run(server_rows.read_servers)
+        self._complain("The definition", unreadable)
+        return records
+
+    async def add(self, record: ServerRecord, secrets: Mapping[str, str], by: Author) -> ServerRecord:
+        """Keep a new server."""
+        sealed = await self._sealed(record, secrets)
+        return await self._run(server_rows.add, record, sealed, by)
+
+    async def change(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, changes: Mapping[str, str]
+    ) -> ServerRecord:
+        """Replace a record of the same version."""
+        sealed = await self._sealed(record, secrets)
+        # A second line of defence: whoever says what has changed must not say a new secret.
+        said = {
+            key: "***" if any(value and value in text for value in secrets.values()) else text
+            for key, text in changes.items()
+        }
+        return await self._run(server_rows.change, record, sealed, by, said)
+
+    async def stand(self, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+        """Switch a server on or off."""
+        return await self._run(server_rows.stand, server_id, standing, by)
+
+    async def remove(self, server_id: str, version: int, by: Author) -> None:
+        """Delete a server with all that belongs to it."""
+        reached_its_end = False
+
+        def transaction(connection: sa.Connection) -> None:
+            nonlocal reached_its_end
+            try:
+                server_rows.remove(connection, server_id, version, by)
+            except NotFound:
+                # After a COMMIT whose answer was lost, gone is what it should be.
+                if not reached_its_end:
+                    raise
+            reached_its_end = True
+
+        await self._database.run(transaction)
+        self._complained.pop(server_id, None)
+
+    async def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
+        """What the server offers now."""
+        await self._run(capability_rows.keep_synced, server_id, capabilities)
+
+    async def sync_failed(self, server_id: str, problem: str) -> None:
+        """The last attempt failed."""
+        await self._run(capability_rows.keep_failure, server_id, problem)
+
+    async def known(self) -> Mapping[str, Synced]:
+        """What is known of every server."""
+        known = await self._database.run(capability_rows.read_known)
+        self._complain("What is known", known.unreadable)
+        return known.readable
+
+    async def reveal(self, record: ServerRecord) -> Mapping[str, str]:
+        """The values of all secrets of a server."""
+        if not record.secrets:
+            return {}
+        stored = await self._run(secret_rows.read_ciphertexts, record.id)
+        try:
+            async with asyncio.timeout(_READING_SECONDS):
+                return await asyncio.to_thread(self._reveal, record, stored)
+        except TimeoutError:
+            raise SecretUnavailable(
+                f"The secrets of {record.config.name} could not be read within {_READING_SECONDS:g} seconds.",
+                "see that the disks of the files they are in answer",
+            ) from None
+
+    async def reseal(self, by: Author) -> Resealed:
+        """Encrypt every stored secret anew with the key that is first now; what no key opens stays as it is."""
+        everything = await self._database.run(secret_rows.read_all_sealed)
+        pairs, unopened = await asyncio.to_thread(self._reseal, everything)
+
+        def transaction(connection: sa.Connection) -> int:
+            take_turns(connection)
+            count = secret_rows.replace_sealed(connection, pairs)
+            audit.record(connection, "encrypted secrets anew", by.principal, count=count, unopened=len(unopened))
+            return count
+
+        return Resealed(await self._database.run(transaction), tuple(unopened))
+
+    # ------------------------------------------------------------------ in a thread
+
+    def _seal(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
+        return {slot: self._box.seal(value, place_of(record.id, slot)) for slot, value in secrets.items()}
+
+    def _reveal(self, record: ServerRecord, stored: Mapping[str, str]) -> Mapping[str, str]:
+        values = {}
+        for slot in record.secrets:
+            try:
+                values[slot] = self._value(record, slot, stored.get(slot))
+            except SecretUnavailable as error:
+                cause = f"The secret {slot} of {record.config.name} is not available: {_inside(error.cause)}"
+                raise SecretUnavailable(cause, error.fix) from error
+        return values
+
+    def _value(self, record: ServerRecord, slot: str, ciphertext: str | None) -> str:
+        reference = record.secrets[slot]
+        match reference.source:
+            case SecretSource.ENVIRONMENT:
+                return from_environment(reference.place, self._environment)
+            case SecretSource.FILE:
+                with self._open_file(reference.place) as file:
+                    return from_file(reference.place, file)
+            case SecretSource.STORED:
+                if ciphertext is None:
+                    raise SecretUnavailable("It was never set.", "set it")
+                return self._box.open(ciphertext, place_of(record.id, slot))
+
+    def _reseal(
+        self, everything: Sequence[secret_rows.Sealed]
+    ) -> tuple[Sequence[tuple[secret_rows.Sealed, str]], Sequence[str]]:
+        pairs, unopened = [], []
+        for each in everything:
+            try:
+                plain = self._box.open(each.ciphertext, each.place)
+            except SecretUnavailable:
+                unopened.append(f"{each.slug} {each.slot}")
+            else:
+                pairs.append((each, self._box.seal(plain, each.place)))
+        return pairs, unopened
+
+    # ------------------------------------------------------------------ everywhere
+
+    async def _sealed(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
+        for slot in secrets:
+            if slot not in record.secrets or record.secrets[slot].source is not SecretSource.STORED:
+                raise ValueError(f"a value for {slot!r}, which the record does not say is stored")
+        return await asyncio.to_thread(self._seal, record, secrets) if secrets else {}
+
+    async def _run(
+        self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._database.run(lambda connection: transaction(connection, *args, **kwargs))
+
+    def _complain(self, what: str, unreadable: Mapping[str, str]) -> None:
+        """One line for each row that cannot be read, not one for each time that is noticed."""
+        for server_id, problem in unreadable.items():
+            if self._complained.get(f"{what} {server_id}") != problem:
+                self._complained[f"{what} {server_id}"] = problem
+                log.warning("%s of the server %s cannot be read and is left out", what, server_id)
+
+
+def _inside(cause: str) -> str:
+    """A sentence as it goes on after a colon."""
+    return cause[:1].lower() + cause[1:]

@@ -1,0 +1,160 @@
+"""What admins set, on disk: servers, secrets, policies, profiles; and conversations as people look them up.
+
+Every method is one transaction with its line in the audit, and makes `revision` grow. `by` is whoever did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.servers import ServerRecord, Standing, Synced
+
+
+class ServerStore(Protocol):
+    """MCP servers that admins have defined."""
+
+    async def revision(self) -> int:
+        """A number that grows with every change to servers, policies and profiles, in whichever process."""
+
+    async def records(self) -> Sequence[ServerRecord]:
+        """All servers of all workspaces, by name."""
+
+    async def add(self, record: ServerRecord, secrets: Mapping[str, str], by: Author) -> ServerRecord:
+        """Keep a new server, with the values of its stored secrets by slot. Raises Conflict if its slug or title is
+        taken in its workspace.
+        """
+
+    async def change(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, changes: Mapping[str, str]
+    ) -> ServerRecord:
+        """Replace a record of the same version; `secrets` are new values of stored ones. `changes` is what the audit
+        says of it, field by field, and holds no secret. Raises Conflict (taken name; or changed meanwhile, by whom),
+        NotFound.
+        """
+
+    async def stand(self, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+        """Switch a server on or off, whatever its version. Raises NotFound."""
+
+    async def remove(self, server_id: str, version: int, by: Author) -> None:
+        """Delete a server with its secrets, policies, and what was known of it. Raises Conflict, NotFound."""
+
+    async def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
+        """What the server offers now. Also for servers of the operator's file; no audit."""
+
+    async def sync_failed(self, server_id: str, problem: str) -> None:
+        """The last attempt failed; what is known stays. No audit."""
+
+    async def known(self) -> Mapping[str, Synced]:
+        """What is known of every server, by its id. Rows that cannot be read are left out."""
+
+    async def reveal(self, record: ServerRecord) -> Mapping[str, str]:
+        """The values of all secrets of a server, by slot. Raises SecretUnavailable, which names the slot and says
+        why.
+        """
+
+
+class PolicyStore(Protocol):
+    """Policies that admins have set, beside those of the operator's file."""
+
+    async def rules(self) -> Sequence[PolicyRule]:
+        """All of them."""
+
+    async def set_rule(self, rule: PolicyRule, by: Author) -> None:
+        """Set or replace the rule of a tool or server."""
+
+    async def clear_rule(self, server: str, tool: str, by: Author) -> bool:
+        """Take a rule away. False if there was none."""
+
+
+class ProfileStore(Protocol):
+    """Profiles and where they hold."""
+
+    async def profiles(self) -> Sequence[Profile]:
+        """All of them, by name."""
+
+    async def save(self, profile: Profile, by: Author) -> Profile:
+        """Keep a new profile (version 0) or replace one of the same version. Raises Conflict, NotFound."""
+
+    async def delete(self, profile_id: str, by: Author) -> bool:
+        """Delete a profile and its bindings. False if there was none."""
+
+    async def bindings(self) -> Sequence[Binding]:
+        """Which profile holds where."""
+
+    async def bind(self, place: str, profile_id: str, by: Author) -> None:
+        """Let a profile hold in a place, instead of the one before. Raises NotFound."""
+
+    async def unbind(self, place: str, by: Author) -> bool:
+        """Let none hold there. False if none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSummary:
+    """A conversation in a list. `state` is one of the seeds' words (checklist 89). Times are epoch seconds."""
+
+    key: ConversationKey
+    title: str
+    state: str
+    turns: int
+    started_by: str
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PastCall:
+    """One tool call that was asked for: what, by whom, how it ended. Times are epoch seconds."""
+
+    at: float
+    name: str
+    status: str
+    asked_by: str
+    decided_by: str
+    seconds: float | None
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One line of the audit. `facts` are plain JSON values; `at` is epoch seconds."""
+
+    seq: int
+    at: float
+    kind: str
+    actor: str
+    facts: Mapping[str, object]
+
+
+class Archive(Protocol):
+    """What has happened, for people who look it up."""
+
+    async def conversations(
+        self, reach: str, person: str, limit: int, offset: int
+    ) -> tuple[Sequence[ConversationSummary], int]:
+        """A page of the conversations whose key begins with `reach`, the latest first, and how many there are in all.
+        `person`, a principal, narrows it to those in which that person has asked something; empty for all.
+        """
+
+    async def took_part(self, conversation: ConversationKey, person: str) -> bool:
+        """Whether this person, a principal, has asked something there."""
+
+    async def delete(self, conversation: ConversationKey, by: Author) -> bool:
+        """Delete a conversation with everything of it but the audit. False if there is none or it is not at rest."""
+
+    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[PastCall], int]:
+        """A page of the calls to a server's tools (its slug; empty for all servers) in a workspace, the latest first,
+        and how many there are in all.
+        """
+
+    async def running(self, server: str) -> int:
+        """How many calls to a server's tools wait for a signature now."""
+
+    async def audit(self, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
+        """A page of what was done to a server or profile (its id; empty for all), the latest first, and how many
+        there are in all.
+        """

@@ -1,0 +1,97 @@
+"""Filling a server's secrets into its definition, just before it is connected to.
+
+Called by the composition root with what the stores hold. What comes out is never shown: `redaction.secrets_of` finds
+every secret in it again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bot.domain.servers import (
+    AUTH_SECRET,
+    Authentication,
+    AuthenticationKind,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+)
+from bot.tools.unusable import Unusable, header_fits
+
+_ENV, _HEADER = "env:", "header:"
+
+
+def ready(record: ServerRecord, values: Mapping[str, str]) -> ServerConfig:
+    """The server with its secrets in it; `values` are by slot. Raises Unusable, which never shows a value."""
+    config = record.config
+    missing = sorted(record.secrets.keys() - values.keys())
+    if missing:
+        raise Unusable(f"Server {config.name}: the secret {missing[0]} has no value.", "set it again")
+    match config.transport:
+        case StdioTransport() as process:
+            if record.authentication.kind is not AuthenticationKind.NONE:
+                raise Unusable(f"Server {config.name} is a process, which nobody signs in to.", "give it env secrets")
+            return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
+        case HttpTransport() as endpoint:
+            signing_in = _signing_in(config.name, record.authentication, values.get(AUTH_SECRET, ""))
+            headers = _joined(endpoint.headers, _slots(values, _HEADER), signing_in)
+            for name, value in headers.items():
+                _check_header(config.name, name, value)
+            return replace(config, transport=replace(endpoint, headers=headers))
+
+
+def _environment(config: ServerConfig, values: Mapping[str, str]) -> dict[str, str]:
+    variables = _slots(values, _ENV)
+    for name, value in variables.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise Unusable(f"Server {config.name}: a secret does not fit the environment.", "set it again")
+    return variables
+
+
+def _slots(values: Mapping[str, str], kind: str) -> dict[str, str]:
+    return {slot.removeprefix(kind): value for slot, value in values.items() if slot.startswith(kind)}
+
+
+def _joined(*several: Mapping[str, str]) -> dict[str, str]:
+    """All headers; of two that are the same but for their case the later one."""
+    return dict({name.lower(): (name, value) for each in several for name, value in each.items()}.values())
+
+
+def _signing_in(server: str, authentication: Authentication, secret: str) -> dict[str, str]:
+    """The header that shows who the bot is. RFC 7617 (basic), RFC 6750 (bearer)."""
+    kind = authentication.kind
+    if kind is AuthenticationKind.NONE:
+        return {}
+    if not secret:
+        raise Unusable(f"Server {server} has no secret to sign in with.", "set its secret")
+    match kind:
+        case AuthenticationKind.HEADER:
+            return {authentication.header: secret}
+        case AuthenticationKind.API_KEY:
+            bearer = authentication.header.lower() == "authorization"
+            return {authentication.header: f"Bearer {secret}" if bearer else secret}
+        case AuthenticationKind.BASIC:
+            if ":" in authentication.username:
+                raise Unusable(f"Server {server}: a user name for basic must be without a colon.", "correct it")
+            pair = f"{authentication.username}:{secret}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+
+
+def _check_header(server: str, name: str, value: str) -> None:
+    # A name may be a mistyped secret: it is shown only if it can be a name at all.
+    if not header_fits(name, ""):
+        raise Unusable(f"Server {server}: the name of a header is not valid.", "use letters, digits and hyphens")
+    if not header_fits(name, value):
+        raise Unusable(
+            f"Server {server}: the value of the header {name} has a line break or other characters in it that no "
+            "header can carry.",
+            "set the secret again, as plain ASCII text in one line",
+        )
+    if name.lower() in _NOT_OURS:
+        raise Unusable(f"Server {server}: the header {name} is set by the connection itself.", "use another header")
+
+
+_NOT_OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "mcp-session-id"))

@@ -1,0 +1,179 @@
+"""How one server stands and what is known of its offers.
+
+Written by its `connection` and `session`, read by the toolbox. What changes wakes whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.servers import ServerConfig, ServerState, ServerStatus, Synced, SyncStatus
+from bot.domain.tools import Tool
+from bot.tools.catalogue import adopted
+from bot.tools.reports import Reports
+
+log = logging.getLogger(__name__)
+
+_DOWN = frozenset((ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED))
+
+
+class Condition:
+    """One server's condition. `synced` is what was stored of it. A `disconnected` server stays so until somebody
+    connects it. `left_out` is what of its tools cannot be offered, in a few words each.
+    """
+
+    def __init__(self, config: ServerConfig, synced: Synced, reports: Reports, *, disconnected: bool) -> None:
+        self.config = config
+        self.left_out: tuple[str, ...] = ()
+        self._synced = _as_defined(synced, config)
+        at_rest = ServerStatus.IDLE if self.known else ServerStatus.PENDING
+        self._state = ServerState(config, ServerStatus.DISCONNECTED if disconnected else at_rest)
+        self._reports = reports
+        self._silent = False
+        self._withdrawn = False
+        self._changed = asyncio.Event()
+
+    @property
+    def state(self) -> ServerState:
+        """How the server stands now."""
+        known = self._synced.capabilities
+        return replace(
+            self._state,
+            sync=self._synced.status,
+            synced_at=self._synced.at,
+            tool_count=len(known.tools),
+            server_version=known.server_version,
+            protocol=known.protocol,
+        )
+
+    @property
+    def status(self) -> ServerStatus:
+        """The word for it."""
+        return self._state.status
+
+    @property
+    def problem(self) -> str:
+        """A sentence with cause and fix, empty while all is well."""
+        return self._state.problem
+
+    @property
+    def synced(self) -> Synced:
+        """What is known of the server's offers, and since when."""
+        return self._synced
+
+    @property
+    def known(self) -> bool:
+        """The server has once said what it offers."""
+        return self._synced.at is not None
+
+    @property
+    def offering(self) -> bool:
+        """Its tools may be called: it is connected, or its tools are known and nothing speaks against connecting. A
+        server that has failed offers nothing until it is back.
+        """
+        return self.status is ServerStatus.CONNECTED or (
+            self.known and self.status not in _DOWN and not self._withdrawn
+        )
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Its tools while they may be called, in its own order."""
+        return self._synced.capabilities.tools if self.offering else ()
+
+    async def change(self) -> None:
+        """Wait until something is different."""
+        await self._changed.wait()
+
+    def ring(self) -> None:
+        """Let everybody who waits look again."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def silence(self) -> None:
+        """Report nothing any more: the server is gone, or another one now."""
+        self._silent = True
+        self.ring()
+
+    def learn(self, synced: Synced) -> None:
+        """Somebody else has asked the server. What a live connection knows counts more."""
+        if self.status is ServerStatus.CONNECTED or (synced.at or 0.0) <= (self._synced.at or 0.0):
+            return
+        self._synced = _as_defined(synced, self.config)
+        if self.status is ServerStatus.PENDING:
+            self._become(ServerState(self.config, ServerStatus.IDLE))
+
+    def begins(self) -> None:
+        """It is being connected to."""
+        self._become(replace(self._state, status=ServerStatus.CONNECTING))
+
+    def listed(self, capabilities: ServerCapabilities) -> None:
+        """It is connected and its tools are known; the rest is as it was."""
+        self._synced = replace(self._synced, capabilities=capabilities)
+        wanted = self.config.auto_context_tool
+        if wanted and all(tool.original_name != wanted for tool in capabilities.tools):
+            log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)
+        since = self._state.connected_at if self.status is ServerStatus.CONNECTED else time.time()
+        self._withdrawn = False
+        self._become(
+            ServerState(
+                self.config,
+                ServerStatus.CONNECTED,
+                protocol=capabilities.protocol,
+                tool_count=len(capabilities.tools),
+                connected_at=since,
+            )
+        )
+
+    def syncing(self) -> None:
+        """Everything is being asked for."""
+        self._synced = replace(self._synced, status=SyncStatus.SYNCING)
+
+    def sync_succeeded(self, capabilities: ServerCapabilities) -> None:
+        """Everything is known."""
+        self._synced = Synced(SyncStatus.SYNCED, capabilities, time.time())
+        if not self._silent:
+            self._reports.synced(self.config.id, capabilities)
+        self.ring()
+
+    def sync_failed(self, problem: str) -> None:
+        """It could not be found out."""
+        self._synced = replace(self._synced, status=SyncStatus.SYNC_FAILED, problem=problem)
+        if not self._silent:
+            self._reports.sync_failed(self.config.id, problem)
+        self.ring()
+
+    def failed(self, status: ServerStatus, problem: str) -> None:
+        """A connection ended, or could not be made."""
+        self._become(ServerState(self.config, status, problem))
+
+    def ended(self) -> None:
+        """Nobody keeps it connected any more."""
+        self._become(ServerState(self.config, ServerStatus.DISCONNECTED))
+
+    def _become(self, state: ServerState) -> None:
+        before, self._state = self._state, state
+        if state.status in _DOWN:
+            self._withdrawn = True
+        if (before.status, before.problem, before.tool_count) != (state.status, state.problem, state.tool_count):
+            _log(before, state)
+        self.ring()
+
+
+def _as_defined(synced: Synced, config: ServerConfig) -> Synced:
+    """What was stored of a server, as it is defined now."""
+    tools = tuple(adopted(tool, config) for tool in synced.capabilities.tools)
+    return replace(synced, capabilities=replace(synced.capabilities, tools=tools))
+
+
+def _log(before: ServerState, state: ServerState) -> None:
+    match state.status:
+        case ServerStatus.CONNECTED:
+            log.info("MCP server %s: connected, %d tools, %s", state.config.name, state.tool_count, state.protocol)
+        case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if state.problem != before.problem:
+            log.warning("MCP server %s: %s", state.config.name, state.problem)
+        case _:
+            log.debug("MCP server %s: %s", state.config.name, state.status)

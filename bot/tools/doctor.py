@@ -1,0 +1,278 @@
+"""Whether a server can be used, and if not, why: from its address to its tools, cause and fix for each.
+
+Called by the toolbox. A look that finds something broken is the last one; what a look opened is closed before its
+result is told, so whoever stops listening leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+from bot.domain.checks import Check, Finding
+from bot.domain.servers import (
+    HttpTransport,
+    ServerConfig,
+    ServerEntry,
+    ServerStatus,
+    Standing,
+    StdioTransport,
+    Synced,
+    SyncStatus,
+)
+from bot.domain.tools import Tool
+from bot.errors import ServerTrouble
+from bot.tools.addresses import check_definition
+from bot.tools.condition import Condition
+from bot.tools.connection import Connection
+from bot.tools.kept import Kept
+from bot.tools.reports import Reports
+from bot.tools.session import Surroundings
+from bot.tools.soundings import Soundings, broken
+from bot.tools.transports import child_environment
+from bot.tools.turnstile import Turnstile
+from bot.tools.unusable import Unusable
+
+_LOOK_SECONDS = 15.0
+_GENTLE_SECONDS = 5.0
+_AT_ONCE = 4
+_OLD = 900.0
+"""Seconds after which what is known of a server should have been asked for again."""
+_NAMED = 5
+
+Look = Callable[[], Awaitable[Check]]
+
+
+class Doctor:
+    """Looks at servers. Shares nothing with the kept connections but what is secret, allowed and how fast things go."""
+
+    def __init__(self, shared: Surroundings) -> None:
+        turnstile = Turnstile(_AT_ONCE, shared.pacing.crowding)
+        self._shared = replace(shared, turnstile=turnstile, reports=Reports())
+        self._trials: set[Connection] = set()
+
+    async def close(self, limit: float) -> None:
+        """End what is being tried."""
+        await asyncio.gather(*(trial.close(limit) for trial in self._trials))
+
+    async def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
+        """Look at a server that need not be kept."""
+        if entry.problem:
+            yield self._clean(_split("definition", entry.problem))
+            return
+        trial = Connection(entry.config, self._shared, Synced())
+
+        async def mcp() -> Check:
+            return await self._tried(trial)
+
+        async def tools() -> Check:
+            return _tools(trial.condition)
+
+        looks = self._one_by_one([*self._way(entry.config), ("MCP", mcp), ("tools", tools)])
+        async with aclosing(looks):
+            async for check in looks:
+                yield check
+
+    async def examine(self, kept: Kept) -> AsyncGenerator[Check, None]:
+        """Look at a kept server: first how it stands, last how it has done so far."""
+        yield self._clean(_standing(kept))
+        connection = kept.connection
+        if connection is None:
+            return
+        condition = connection.condition
+
+        async def mcp() -> Check:
+            if kept.entry.standing is not Standing.ON and condition.status is not ServerStatus.CONNECTED:
+                return Check("MCP", Finding.SKIPPED, "It is disconnected, so nobody speaks to it.")
+            await connection.connect()
+            check = _met(condition)
+            if check.finding is Finding.WELL:
+                try:
+                    await connection.sync()
+                except ServerTrouble as trouble:
+                    return Check("MCP", Finding.DOUBTFUL, f"{check.detail}, but: {trouble.cause}", trouble.fix)
+            return check
+
+        async def tools() -> Check:
+            return _tools(condition)
+
+        looks = self._one_by_one([*self._way(kept.config), ("MCP", mcp), ("tools", tools)])
+        async with aclosing(looks):
+            async for check in looks:
+                yield check
+        yield self._clean(_synced(condition.synced))
+        yield self._clean(_calls(connection))
+
+    def _way(self, config: ServerConfig) -> Sequence[tuple[str, Look]]:
+        match config.transport:
+            case HttpTransport() as endpoint:
+                to = Soundings(config, endpoint, self._shared)
+                return (
+                    ("address", to.address),
+                    ("DNS", to.dns),
+                    ("TCP", to.tcp),
+                    ("TLS", to.tls),
+                    ("HTTP", to.http),
+                    ("authentication", to.authentication),
+                )
+            case StdioTransport() as process:
+
+                async def command() -> Check:
+                    return await asyncio.to_thread(self._command, config, process)
+
+                return (("command", command),)
+
+    def _command(self, config: ServerConfig, process: StdioTransport) -> Check:
+        """May the program be started, and is it there? Nothing is started."""
+        try:
+            check_definition(config, self._shared.allowances)
+        except Unusable as unusable:
+            return broken("command", unusable.cause, unusable.fix)
+        if process.cwd is not None and not Path(process.cwd).is_dir():
+            return broken("command", f"The folder {process.cwd} does not exist.", "create it or correct the cwd")
+        path = child_environment(process)["PATH"]
+        found = shutil.which(process.command, path=path)
+        if found is None and process.cwd is not None and os.sep in process.command:
+            found = shutil.which(str(Path(process.cwd, process.command)))
+        if found is None:
+            return broken(
+                "command",
+                f"{process.command} was not found, or cannot be executed.",
+                "install it, or correct the command",
+            )
+        return Check("command", Finding.WELL, found)
+
+    async def _one_by_one(self, looks: Sequence[tuple[str, Look]]) -> AsyncGenerator[Check, None]:
+        whole = True
+        for name, look in looks:
+            if not whole:
+                yield Check(name, Finding.SKIPPED, "Not looked at, because of what failed before.")
+                continue
+            check = self._clean(await _timed(name, look))
+            whole = check.finding is not Finding.BROKEN
+            yield check
+
+    async def _tried(self, trial: Connection) -> Check:
+        """Connect for once, and be gone before anything is told."""
+        self._trials.add(trial)
+        try:
+            await trial.connect()
+            check = _met(trial.condition)
+        finally:
+            await trial.leave(_GENTLE_SECONDS)
+            self._trials.discard(trial)
+        return check
+
+    def _clean(self, check: Check) -> Check:
+        return replace(check, detail=self._shared.clean(check.detail), fix=self._shared.clean(check.fix))
+
+
+async def _timed(name: str, look: Look) -> Check:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        # Speaking MCP has the limit of the server's own connect_timeout.
+        async with asyncio.timeout(None if name == "MCP" else _LOOK_SECONDS):
+            check = await look()
+    except TimeoutError:
+        fix = "check the server, and the network and firewall between"
+        check = broken(name, f"Nothing came within {_LOOK_SECONDS:g} s.", fix)
+    return replace(check, seconds=loop.time() - began)
+
+
+def _met(condition: Condition) -> Check:
+    """How speaking MCP went."""
+    if condition.status is not ServerStatus.CONNECTED:
+        return _split("MCP", condition.problem or "It did not answer in time. Fix: raise its connect_timeout.")
+    known = condition.synced.capabilities
+    version = f", version {known.server_version}" if known.server_version else ""
+    return Check("MCP", Finding.WELL, f"speaks MCP {known.protocol}{version}")
+
+
+def _tools(condition: Condition) -> Check:
+    """Which tools there are, and which are not offered as they are, and why."""
+    tools = condition.synced.capabilities.tools
+    changing = [tool for tool in tools if not tool.read_only]
+    destructive = [tool for tool in tools if tool.destructive]
+    detail = f"{len(tools)} tools, {len(changing)} of which may change something and {len(destructive)} may destroy"
+    wanted = condition.config.auto_context_tool
+    if wanted and all(tool.original_name != wanted for tool in tools):
+        return Check("tools", Finding.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
+    if condition.left_out:
+        said = f"{detail}; not offered: {', '.join(condition.left_out[:_NAMED])}"
+        return Check("tools", Finding.DOUBTFUL, said, "correct them on the server, then sync")
+    if not tools:
+        return Check("tools", Finding.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
+    return Check("tools", Finding.WELL, f"{detail}{_renamed(condition.config, tools)}")
+
+
+def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
+    others = [tool for tool in tools if tool.name != f"{config.name}__{tool.original_name}"]
+    if not others:
+        return ""
+    named = ", ".join(f"{tool.original_name} as {tool.name}" for tool in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"; offered under names that models take: {named}{more}"
+
+
+def _standing(kept: Kept) -> Check:
+    """How a kept server stands."""
+    state = kept.state
+    if kept.problem:
+        return _split("standing", kept.problem)
+    match state.status:
+        case ServerStatus.CONNECTED | ServerStatus.IDLE:
+            return Check("standing", Finding.WELL, str(state.status))
+        case ServerStatus.DISABLED:
+            return Check("standing", Finding.DOUBTFUL, "It is disabled, so its tools are hidden.", "enable it")
+        case ServerStatus.DISCONNECTED:
+            return Check("standing", Finding.DOUBTFUL, "It is disconnected, so its tools are hidden.", "connect it")
+        case ServerStatus.PENDING | ServerStatus.CONNECTING:
+            return Check("standing", Finding.DOUBTFUL, f"It is {state.status}.", "connect it, or wait a moment")
+        case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
+            # What is wrong is found out below, as it is now.
+            return replace(_split("standing", f"{state.status}: {state.problem}"), finding=Finding.DOUBTFUL)
+
+
+def _synced(synced: Synced) -> Check:
+    """How old what is known is."""
+    if synced.at is None:
+        return Check("sync", Finding.DOUBTFUL, "It has never said what it offers.", "connect it, then sync")
+    age = max(time.time() - synced.at, 0.0)
+    said = f"{synced.status}, {_span(age)} ago"
+    if synced.status is SyncStatus.SYNC_FAILED:
+        cause, _, fix = synced.problem.partition(" Fix: ")
+        return Check("sync", Finding.DOUBTFUL, f"{said}: {cause}", fix or "sync again")
+    if age > _OLD:
+        return Check("sync", Finding.DOUBTFUL, said, "sync, so that new tools are offered")
+    return Check("sync", Finding.WELL, said)
+
+
+def _calls(connection: Connection) -> Check:
+    """How long the last calls took, against the limit (checklist 309)."""
+    times = sorted(connection.durations)
+    if not times:
+        return Check("calls", Finding.WELL, "none answered by this process since it began")
+    half, most = times[len(times) // 2], times[min(int(len(times) * 0.95), len(times) - 1)]
+    limit = connection.config.tool_timeout
+    said = f"the last {len(times)}: half within {half:.2f} s, 95 % within {most:.2f} s, limit {limit:g} s"
+    if most > 0.8 * limit:
+        return Check("calls", Finding.DOUBTFUL, said, "raise its tool_timeout, or make the server faster")
+    return Check("calls", Finding.WELL, said)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _split(name: str, sentence: str) -> Check:
+    cause, _, fix = sentence.partition(" Fix: ")
+    return broken(name, cause, fix)

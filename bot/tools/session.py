@@ -1,0 +1,239 @@
+"""One session with one server, from its first word to its last.
+
+Runs in the task of the `connection` that owns it: the MCP library's client is opened and closed there and nowhere
+else. Knows when the server has to be asked for what it offers, and writes that into the server's `condition`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+from mcp import Client, MCPError, types
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+import bot
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.tools import Tool
+from bot.tools.addresses import Allowances, Resolve, resolved
+from bot.tools.calls import BROKEN
+from bot.tools.catalogue import Catalogue
+from bot.tools.characters import visible
+from bot.tools.condition import Condition
+from bot.tools.last_words import LastWords
+from bot.tools.line import Line
+from bot.tools.pacing import Pacing
+from bot.tools.problems import failed_listing
+from bot.tools.redaction import Redaction
+from bot.tools.reports import Reports
+from bot.tools.transports import opened
+from bot.tools.turnstile import Turnstile
+
+log = logging.getLogger(__name__)
+
+_GOODBYE_SECONDS = 3.0
+_CHANGES = (
+    types.ToolListChangedNotification,
+    types.ResourceListChangedNotification,
+    types.PromptListChangedNotification,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all connections share: how many may be made at once, what is secret, how fast things go, what admins may
+    reach, who wants to know.
+    """
+
+    turnstile: Turnstile
+    redact: Redaction = field(default_factory=Redaction)
+    pacing: Pacing = Pacing()
+    chance: Callable[[], float] = random.random
+    allowances: Allowances = Allowances()
+    resolve: Resolve = resolved
+    reports: Reports = field(default_factory=Reports)
+
+    def clean(self, text: str) -> str:
+        """A text for people: nothing hidden in it, nothing secret."""
+        return self.redact(visible(text))
+
+
+class Session:
+    """A session that is to be lived once. It ends when `closing` is set and it is woken; `mode` is the library's word
+    for how the protocol's version is found out.
+    """
+
+    def __init__(self, condition: Condition, shared: Surroundings, closing: asyncio.Event, mode: str) -> None:
+        self.line = Line(shared.pacing.settle)
+        self.words = LastWords(condition.config.name, shared.redact)
+        self._condition = condition
+        self._config = condition.config
+        self._shared = shared
+        self._closing = closing
+        self._mode = mode
+        self._ended = False
+        self._known = condition.synced.capabilities
+        self._catalogue = Catalogue(condition.config, shared.redact)
+        self._asking = asyncio.Lock()
+
+    @property
+    def usable(self) -> bool:
+        """Requests may be sent."""
+        return self.line.usable and not self._ended
+
+    @property
+    def idle(self) -> bool:
+        """It is connected and waits for something to happen."""
+        asking = self._ended or self._asking.locked()
+        return self.line.client is not None and self.line.idle and not asking
+
+    @property
+    def client(self) -> Client:
+        """The library's client. Only while the session is usable."""
+        assert self.line.client is not None
+        return self.line.client
+
+    async def live(self, scope: anyio.CancelScope) -> None:
+        """Connect, and serve until the connection is lost or to be closed. `scope` is around this."""
+        async with self._shared.turnstile.passed() as make_room:
+            self._condition.begins()
+            scope.deadline = anyio.current_time() + self._config.connect_timeout
+            async with self._new_client() as client:
+                tools = await self._tools(client)
+                scope.deadline = math.inf
+                make_room()
+                self.line.client = client
+                info = client.server_info
+                self._known = replace(
+                    self._known,
+                    tools=tools,
+                    protocol=client.protocol_version,
+                    server_version="" if info is None else self._catalogue.clean(info.version),
+                )
+                try:
+                    self._condition.listed(self._known)
+                    await self._serve(client)
+                finally:
+                    self._ended = True
+                    scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
+
+    async def sync(self) -> ServerCapabilities:
+        """Ask for everything, from any task. Raises TimeoutError and `calls.BROKEN`."""
+        client = self.client
+        async with self._asking:
+            self._condition.syncing()
+            try:
+                async with asyncio.timeout(self._config.connect_timeout):
+                    self._known = replace(self._known, tools=await self._tools(client))
+                    self._condition.listed(self._known)
+                    self._known = await self._catalogue.others(client, self._known)
+            except (*BROKEN, TimeoutError) as error:
+                self._failed(error)
+                raise
+            except asyncio.CancelledError:
+                self.line.doubt()
+                raise
+            self._condition.sync_succeeded(self._known)
+            return self._known
+
+    def _failed(self, error: Exception) -> None:
+        problem = self._shared.clean(failed_listing(self._config, error, self._shared.redact))
+        log.debug("MCP server %s: %s", self._config.name, problem)
+        self._condition.sync_failed(problem)
+        if self.line.listing:
+            self.line.doubt()
+
+    def _new_client(self) -> Client:
+        async def heard(message: types.ServerNotification | Exception) -> None:
+            if isinstance(message, _CHANGES):
+                self.line.mark_stale()
+
+        return Client(
+            opened(self._config, self.words, self.line.lose, self._shared.allowances, self._shared.resolve),
+            message_handler=heard,
+            client_info=types.Implementation(name="countersign", version=bot.__version__),
+            mode=self._mode,
+            cache=None,
+        )
+
+    async def _tools(self, client: Client) -> tuple[Tool, ...]:
+        self.line.list_begins()
+        listing = await self._catalogue.tools(client)
+        self.line.list_ends()
+        self._condition.left_out = listing.left_out
+        return listing.tools
+
+    async def _serve(self, client: Client) -> None:
+        """Keep what is known fresh until the connection is lost or to be closed."""
+        async with anyio.create_task_group() as watchers:
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_told_of(client)):
+                watchers.start_soon(self._follow, client)
+            await self._others(client)
+            while not (self.line.lost or self._closing.is_set()):
+                if self.line.stale or self.line.doubted:
+                    await self._refresh()
+                await self.line.news()
+            watchers.cancel_scope.cancel()
+
+    async def _others(self, client: Client) -> None:
+        """The first look at what is no tool: calls do not wait for it, and it hurts nobody if it fails."""
+        async with self._asking:
+            self._condition.syncing()
+            try:
+                async with asyncio.timeout(self._config.connect_timeout):
+                    self._known = await self._catalogue.others(client, self._known)
+            except (*BROKEN, TimeoutError) as error:
+                self._failed(error)
+            else:
+                self._condition.sync_succeeded(self._known)
+
+    async def _refresh(self) -> None:
+        """Raises what ends the connection: its tools could not be listed."""
+        try:
+            await self.sync()
+        except (*BROKEN, TimeoutError):
+            if self.line.listing:
+                raise
+
+    async def _follow(self, client: Client) -> None:
+        """Newer servers tell of changes on a stream of its own, which is opened again when it breaks. Nothing is
+        replayed on it, so after a break everything is fetched.
+        """
+        failures = 0
+        tools, resources, prompts = _told_of(client)
+        while True:
+            began = anyio.current_time()
+            try:
+                async with client.listen(
+                    tools_list_changed=tools, resources_list_changed=resources, prompts_list_changed=prompts
+                ) as changes:
+                    if failures:
+                        self.line.mark_stale()
+                    async for _ in changes:
+                        self.line.mark_stale()
+            except (SubscriptionLost, TimeoutError):
+                log.debug("MCP server %s: the stream of changes ended", self._config.name)
+            except MCPError as error:
+                log.debug("MCP server %s does not tell of changes: %s", self._config.name, error.message)
+                if not self.line.lost and error.code != types.CONNECTION_CLOSED:
+                    return
+            self.line.doubt()
+            steady = anyio.current_time() - began >= self._shared.pacing.steady_after
+            failures = 1 if steady else failures + 1
+            await anyio.sleep(self._shared.pacing.pause(failures, self._shared.chance()))
+
+
+def _told_of(client: Client) -> tuple[bool, bool, bool]:
+    """Whether the server tells when its tools, resources and prompts change."""
+    offered = client.server_capabilities
+    return (
+        offered.tools is not None and bool(offered.tools.list_changed),
+        offered.resources is not None and bool(offered.resources.list_changed),
+        offered.prompts is not None and bool(offered.prompts.list_changed),
+    )

@@ -1,0 +1,207 @@
+"""The stores of `bot/stores.py`, in memory. Every change leaves a line in `audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.secrets import SecretSource
+from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
+from bot.stores import AuditEntry, ConversationSummary, PastCall
+
+NOW = 1_800_000_000.0
+Line = tuple[str, str, str]
+"""What was done, to what, by whom."""
+
+
+@dataclass
+class MemoryServers:
+    kept: dict[str, ServerRecord] = field(default_factory=dict)
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
+    audit: list[Line] = field(default_factory=list)
+    changes: list[Mapping[str, str]] = field(default_factory=list)
+    revisions: int = 0
+    away: bool = False
+
+    async def revision(self) -> int:
+        return self.revisions
+
+    async def records(self) -> Sequence[ServerRecord]:
+        if self.away:
+            raise DatabaseError("The database is away.", "start it")
+        return sorted(self.kept.values(), key=lambda record: record.config.name)
+
+    async def add(self, record: ServerRecord, secrets: Mapping[str, str], by: Author) -> ServerRecord:
+        self._free(record)
+        fresh = replace(
+            record,
+            version=1,
+            created_at=NOW,
+            created_by=by.principal,
+            updated_at=NOW,
+            updated_by=by.principal,
+        )
+        return self._put(fresh, secrets, "server_added", by)
+
+    async def change(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, changes: Mapping[str, str]
+    ) -> ServerRecord:
+        present = self._present(record.id)
+        if present.version != record.version:
+            raise Conflict(f"It was changed by {present.updated_by}.", "look at it again")
+        self._free(record)
+        self.changes.append(changes)
+        fresh = replace(record, version=record.version + 1, updated_at=NOW, updated_by=by.principal)
+        return self._put(fresh, secrets, "server_changed", by)
+
+    async def stand(self, server_id: str, standing: Standing, by: Author) -> ServerRecord:
+        fresh = replace(self._present(server_id), standing=standing, updated_at=NOW, updated_by=by.principal)
+        return self._put(fresh, {}, f"server_{standing.value}", by)
+
+    async def remove(self, server_id: str, version: int, by: Author) -> None:
+        if self._present(server_id).version != version:
+            raise Conflict("It was changed.")
+        del self.kept[server_id]
+        self.values.pop(server_id, None)
+        self.audit.append(("server_removed", server_id, by.principal))
+
+    async def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
+        raise NotImplementedError
+
+    async def sync_failed(self, server_id: str, problem: str) -> None:
+        raise NotImplementedError
+
+    async def known(self) -> Mapping[str, Synced]:
+        return {}
+
+    async def reveal(self, record: ServerRecord) -> Mapping[str, str]:
+        missing = [slot for slot, each in record.secrets.items() if each.source is not SecretSource.STORED]
+        if missing:
+            raise SecretUnavailable(f"{missing[0]} is not there.")
+        return self.values.get(record.id, {})
+
+    def _present(self, server_id: str) -> ServerRecord:
+        if server_id not in self.kept:
+            raise NotFound("That server is gone.")
+        return self.kept[server_id]
+
+    def _free(self, record: ServerRecord) -> None:
+        for other in self.kept.values():
+            if other.id == record.id or other.config.workspace != record.config.workspace:
+                continue
+            if other.config.name == record.config.name:
+                raise Conflict("The name is taken.", field="name")
+
+    def _put(self, record: ServerRecord, secrets: Mapping[str, str], kind: str, by: Author) -> ServerRecord:
+        self.kept[record.id] = record
+        self.values.setdefault(record.id, {}).update(secrets)
+        self.audit.append((kind, record.id, by.principal))
+        self.revisions += 1
+        return record
+
+
+@dataclass
+class MemoryPolicies:
+    kept: dict[tuple[str, str], PolicyRule] = field(default_factory=dict)
+    audit: list[Line] = field(default_factory=list)
+
+    async def rules(self) -> Sequence[PolicyRule]:
+        return list(self.kept.values())
+
+    async def set_rule(self, rule: PolicyRule, by: Author) -> None:
+        self.kept[rule.server, rule.tool] = rule
+        self.audit.append(("policy_set", rule.server, by.principal))
+
+    async def clear_rule(self, server: str, tool: str, by: Author) -> bool:
+        if self.kept.pop((server, tool), None) is None:
+            return False
+        self.audit.append(("policy_cleared", server, by.principal))
+        return True
+
+
+@dataclass
+class MemoryProfiles:
+    kept: dict[str, Profile] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)
+    audit: list[Line] = field(default_factory=list)
+
+    async def profiles(self) -> Sequence[Profile]:
+        return sorted(self.kept.values(), key=lambda profile: profile.name)
+
+    async def save(self, profile: Profile, by: Author) -> Profile:
+        present = self.kept.get(profile.id)
+        if profile.version and present is None:
+            raise NotFound("That profile is gone.")
+        if present is not None and present.version != profile.version:
+            raise Conflict(f"It was changed by {present.updated_by}.")
+        fresh = replace(profile, version=profile.version + 1, updated_at=NOW, updated_by=by.principal)
+        self.kept[profile.id] = fresh
+        self.audit.append(("profile_saved", profile.id, by.principal))
+        return fresh
+
+    async def delete(self, profile_id: str, by: Author) -> bool:
+        if self.kept.pop(profile_id, None) is None:
+            return False
+        self.bound = {place: each for place, each in self.bound.items() if each != profile_id}
+        self.audit.append(("profile_deleted", profile_id, by.principal))
+        return True
+
+    async def bindings(self) -> Sequence[Binding]:
+        return [Binding(place, profile) for place, profile in self.bound.items()]
+
+    async def bind(self, place: str, profile_id: str, by: Author) -> None:
+        if profile_id not in self.kept:
+            raise NotFound("That profile is gone.")
+        self.bound[place] = profile_id
+        self.audit.append(("profile_bound", place, by.principal))
+
+    async def unbind(self, place: str, by: Author) -> bool:
+        if self.bound.pop(place, None) is None:
+            return False
+        self.audit.append(("profile_unbound", place, by.principal))
+        return True
+
+
+@dataclass
+class MemoryArchive:
+    summaries: list[ConversationSummary] = field(default_factory=list)
+    takers: dict[str, set[str]] = field(default_factory=dict)
+    """Who has asked something, by conversation."""
+    past: list[PastCall] = field(default_factory=list)
+    waiting: int = 0
+    entries: list[AuditEntry] = field(default_factory=list)
+    busy: bool = False
+    deleted: list[str] = field(default_factory=list)
+
+    async def conversations(
+        self, reach: str, person: str, limit: int, offset: int
+    ) -> tuple[Sequence[ConversationSummary], int]:
+        found = [
+            each
+            for each in self.summaries
+            if str(each.key).startswith(reach) and (not person or person in self.takers.get(str(each.key), set()))
+        ]
+        return found[offset : offset + limit], len(found)
+
+    async def took_part(self, conversation: ConversationKey, person: str) -> bool:
+        return person in self.takers.get(str(conversation), set())
+
+    async def delete(self, conversation: ConversationKey, by: Author) -> bool:
+        if self.busy:
+            return False
+        self.deleted.append(str(conversation))
+        return True
+
+    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[PastCall], int]:
+        found = [each for each in self.past if not server or each.name.startswith(f"{server}.")]
+        return found[offset : offset + limit], len(found)
+
+    async def running(self, server: str) -> int:
+        return self.waiting
+
+    async def audit(self, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
+        return self.entries[offset : offset + limit], len(self.entries)

@@ -1,0 +1,375 @@
+"""Servers and secrets by form and by options: errors under their fields, versions, and tokens where none belongs."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.checks import Check, Finding
+from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
+from bot.domain.servers import HttpTransport, ServerStatus, StdioTransport
+from tests.commands.servers import ADMIN, OPERATOR, config_of, office, with_jira
+
+TOKEN = "ghp_" + "a1B2" * 9
+GOOD = {
+    "title": "GitHub Cloud",
+    "transport": "streamable_http",
+    "where": "https://api.example.com/mcp",
+    "auth": "none",
+    "policy": "deny",
+}
+
+
+def errors(answer: Reply | Form) -> dict[str, str]:
+    assert isinstance(answer, Form), answer
+    return {field.name: field.error for field in answer.fields if field.error}
+
+
+def values(answer: Reply | Form) -> dict[str, str]:
+    assert isinstance(answer, Form), answer
+    return {field.name: field.value for field in answer.fields}
+
+
+async def test_adding_alone_asks_for_everything_in_a_form() -> None:
+    held = office()
+    form = await held.form("mcp add")
+    assert [field.name for field in form.fields] == ["title", "transport", "where", "auth", "policy"]
+    assert "--url" in form.instead
+    reply = await held.submit(form, GOOD)
+    assert isinstance(reply, Reply)
+    assert not reply.failed
+    config = config_of(held, "github-cloud")
+    assert config.title == "GitHub Cloud"
+    assert config.transport == HttpTransport("https://api.example.com/mcp")
+    assert [rule.policy for rule in held.policies.kept.values()] == [ApprovalPolicy.ALWAYS_DENY]
+
+
+async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_kept() -> None:
+    held = office()
+    form = await held.form("mcp add")
+    wrong = {**GOOD, "title": "Notes", "where": "ftp://example.com", "auth": "magic"}
+    again = await held.submit(form, wrong)
+    assert errors(again) == {
+        "title": "This is taken by notes.",
+        "where": "That is no http or https address. Write https://host/path.",
+        "auth": "One of: none, header, basic, api_key.",
+    }
+    assert values(again)["policy"] == "deny"
+    assert values(again)["where"] == "ftp://example.com"
+    assert isinstance(again, Form)
+    assert isinstance(await held.submit(again, GOOD), Reply)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://ana:hunter2@example.com/mcp", "token"),
+        ("https://ana@example.com/mcp", "sign-in basic"),
+        ("https://example.com/mcp?api_key=abc", "sign-in header"),
+        (f"https://example.com/{TOKEN}/mcp", "token"),
+        ("example.com/mcp", "https://host/path"),
+        ("https:///mcp", "https://host/path"),
+        ("https://exa mple.com", "https://host/path"),
+        ("https://example.com/" + "a/" * 1100, "At most 2048 characters"),
+        ("", "Where is it?"),
+    ],
+)
+async def test_an_address_holds_no_secret_and_is_one(url: str, said: str) -> None:
+    held = office()
+    answer = await held.submit(await held.form("mcp add"), {**GOOD, "where": url})
+    assert said in errors(answer)["where"]
+    assert not held.store.kept
+
+
+async def test_a_server_that_signs_in_is_asked_for_its_secret_in_a_second_step() -> None:
+    held = office()
+    second = await held.submit(await held.form("mcp add"), {**GOOD, "auth": "basic"})
+    assert isinstance(second, Form)
+    assert [field.name for field in second.fields] == ["username", "secret"]
+    assert second.carried["title"] == "GitHub Cloud"
+    wrong = await held.submit(second, {"secret": "hunter2"})
+    assert set(errors(wrong)) == {"username", "secret"}
+    assert isinstance(wrong, Form)
+    reply = await held.submit(wrong, {"username": "ana", "secret": "file:/run/secrets/github"})
+    assert isinstance(reply, Reply)
+    [record] = held.store.kept.values()
+    assert (record.authentication.username, str(record.secrets["auth"])) == ("ana", "file:/run/secrets/github")
+
+
+async def test_a_secret_itself_is_asked_for_by_a_hidden_prompt_alone() -> None:
+    held = office()
+    first = await held.form("mcp add", hidden_input=True)
+    second = await held.submit(first, {**GOOD, "auth": "header"}, hidden_input=True)
+    assert isinstance(second, Form)
+    [secret] = [field for field in second.fields if field.kind is FieldKind.SECRET]
+    reply = await held.submit(second, {secret.name: TOKEN}, hidden_input=True)
+    assert isinstance(reply, Reply)
+    assert not reply.failed
+    [record] = held.store.kept.values()
+    assert held.store.values[record.id] == {"auth": TOKEN}
+    assert str(record.secrets["auth"]) == "stored"
+    assert TOKEN not in repr(reply) + repr(record) + repr(await held.ask(f"mcp show {record.config.name}"))
+    shown = await held.submit(second, {secret.name: TOKEN})
+    assert secret.name in {field.name for field in second.fields}
+    assert TOKEN not in repr(shown)
+
+
+@pytest.mark.parametrize("field", ["title", "where", "secret", "username"])
+async def test_a_token_in_any_field_is_not_saved_and_not_shown_again(field: str) -> None:
+    held = office()
+    first = await held.form("mcp add")
+    answer = await held.submit(first, {**GOOD, "auth": "basic", "username": "ana", "secret": "env:A", field: TOKEN})
+    assert TOKEN not in repr(answer)
+    assert not held.store.kept
+    if field in {"title", "where"}:
+        assert "That looks like a token. It was not saved." in errors(answer)[field]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"mcp add x --url https://example.com --header Authorization={TOKEN}",
+        f"mcp add x --url https://example.com/?key={TOKEN}",
+        f"mcp add {TOKEN}",
+        f"mcp edit jira --description {TOKEN}",
+        f"mcp secret set jira auth {TOKEN}",
+        f"mcp run jira create_issue title={TOKEN}",
+        f"mcp show {TOKEN}",
+        f"profile set x --persona {TOKEN}",
+        f"conversations show {TOKEN}",
+    ],
+)
+async def test_a_token_in_any_word_is_refused_and_not_repeated(line: str) -> None:
+    held = await with_jira()
+    answers = await held.answers(*line.split())
+    assert isinstance(answers[-1], Reply)
+    assert answers[-1].failed
+    assert answers[-1].text.startswith("That looks like a token. It was not saved.")
+    assert TOKEN not in repr(answers)
+    assert not held.store.audit
+
+
+async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -> None:
+    held = office()
+    held.servers.checks = [Check("Reached", Finding.WELL), Check("Protocol", Finding.WELL)]
+    line = "mcp add jira --url https://jira.example/mcp --header X-Team=env:TEAM --trusted --policy ask"
+    answers = await held.answers(*line.split())
+    texts = [answer.text for answer in answers if isinstance(answer, Reply)]
+    assert texts == [
+        "Verifying `jira`… ✓ Reached",
+        "Verifying `jira`… ✓ Reached ✓ Protocol",
+        "`jira` is added. ✓ Reached ✓ Protocol ✓ 0 tools",
+    ]
+    [record] = held.store.kept.values()
+    assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"header:X-Team": "env:TEAM"}
+    assert record.config.trusted
+
+
+async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> None:
+    held = office()
+    held.servers.checks = [Check("Reached", Finding.BROKEN, "**Nobody** listens.", "start it")]
+    reply = await held.ask("mcp add jira --url https://jira.example/mcp")
+    assert reply.text == "`jira` is added, and cannot be used yet. ✗ Reached"
+    assert ("Reached", "**Nobody** listens.") in reply.details
+    assert ("fix", "start it") in reply.details
+    assert (await held.ask("mcp verify jira")).failed
+
+
+async def test_all_wrong_options_are_said_at_once() -> None:
+    held = office()
+    held.allowed_names = frozenset({"github"})
+    reply = await held.ask("mcp add notes --url nowhere --auth basic --secret hunter2 --connect-timeout 0")
+    assert reply.failed
+    assert reply.text.startswith("Nothing was added.")
+    assert {name for name, _ in reply.details} == {"--url", "--username", "--secret", "--connect-timeout", "name"}
+    assert "hunter2" not in repr(reply)
+
+
+@pytest.mark.parametrize(("name", "slug"), [("GitHub Cloud!", "github-cloud"), ("jira", "jira"), ("A" * 300, "")])
+async def test_a_name_that_is_no_slug_becomes_the_title_and_a_slug_is_made_of_it(name: str, slug: str) -> None:
+    held = office()
+    answers = await held.answers("mcp", "add", name, "--url", "https://x.example", "--no-verify")
+    assert isinstance(answers[-1], Reply)
+    assert answers[-1].failed == (not slug)
+    assert [each.config.name for each in held.store.kept.values()] == ([slug] if slug else [])
+
+
+async def test_an_address_that_is_not_allowed_here_says_why_under_its_field() -> None:
+    held = office()
+    held.objections = "10.0.0.1 is a private address. Fix: ask the operator."
+    reply = await held.ask("mcp add x --url https://10.0.0.1/mcp")
+    assert ("--url", held.objections) in reply.details
+    assert errors(await held.submit(await held.form("mcp add"), GOOD)) == {"where": held.objections}
+
+
+async def test_a_program_is_started_for_the_operator_alone() -> None:
+    held = office()
+    words = ("mcp", "add", "files", "--transport", "stdio", "--command", "python", "--arg", "-m", "--arg", "my files")
+    refused = (await held.answers(*words))[-1]
+    assert isinstance(refused, Reply)
+    assert ("--transport", "Only the operator may have programs started on this machine. Choose streamable_http.") in (
+        refused.details
+    )
+    assert not held.store.kept
+    reply = (await held.answers(*words, member=OPERATOR))[-1]
+    assert isinstance(reply, Reply)
+    assert ("command", "python -m 'my files'") in reply.details
+    assert config_of(held, "files").transport == StdioTransport("python", ("-m", "my files"))
+    assert config_of(held, "files").workspace == ""
+
+
+async def test_a_program_from_a_form_is_shown_word_by_word_and_confirmed_by_its_name() -> None:
+    held = office()
+    local = {**GOOD, "title": "Files", "transport": "stdio", "where": "python -m 'my files'"}
+    refused = await held.submit(await held.form("mcp add"), local)
+    assert isinstance(refused, Form)
+    assert "Only the operator" in errors(refused)["transport"]
+    second = await held.submit(await held.form("mcp add", OPERATOR), local, OPERATOR)
+    assert isinstance(second, Form)
+    assert "python -m 'my files'" in second.intro
+    assert errors(await held.submit(second, {"confirm": "notes"}, OPERATOR)).keys() == {"confirm"}
+    assert not held.store.kept
+    reply = await held.submit(second, {"confirm": "Files", "env": "KEY=env:FILES_KEY"}, OPERATOR)
+    assert isinstance(reply, Reply)
+    [record] = held.store.kept.values()
+    assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"env:KEY": "env:FILES_KEY"}
+
+
+async def test_editing_alone_shows_what_there_is_in_steps_a_platform_can_draw() -> None:
+    held = await with_jira()
+    form: Reply | Form = await held.form("mcp edit jira")
+    steps = 0
+    while isinstance(form, Form):
+        assert len(form.fields) <= FIELDS_A_STEP
+        assert len(form.id) <= LONGEST_FORM_ID
+        if steps == 1:
+            assert values(form)["secret"] == "env:JIRA_TOKEN"
+        form = await held.submit(form, {"description": "Tickets"} if steps == 0 else {})
+        steps += 1
+    assert steps == 3
+    assert not form.failed
+    assert config_of(held, "jira").description == "Tickets"
+    assert held.store.changes == [{"description": "nothing → Tickets"}]
+
+
+async def test_a_change_that_changes_nothing_is_none() -> None:
+    held = await with_jira()
+    reply = await held.ask("mcp edit jira --url https://jira.example/mcp")
+    assert "nothing is different" in reply.text
+    assert held.store.audit == []
+
+
+async def test_whoever_was_slower_is_told_who_was_faster_and_how_it_stands_now() -> None:
+    held = await with_jira()
+    form = await held.form("mcp edit jira")
+    await held.ask("mcp edit jira --url https://other.example/mcp")
+    answer = await held.submit(form, {"description": "mine"})
+    assert isinstance(answer, Reply)
+    assert answer.failed
+    assert answer.text == "`jira` has been changed since you opened it. Nothing was saved."
+    assert ("changed", "just now by test:ana") in answer.details
+    assert ("address", "https://other.example/mcp") in answer.details
+    assert config_of(held, "jira").description == ""
+
+
+async def test_an_edit_connects_anew_and_shows_what_has_changed() -> None:
+    held = await with_jira()
+    reply = await held.ask("mcp edit jira --url https://new.example/mcp --tool-timeout 60")
+    assert ("changed url", "https://jira.example/mcp → https://new.example/mcp") in reply.details
+    assert ("changed tool_timeout", "30 → 60") in reply.details
+    assert reply.text.startswith("`jira` is changed. ✓ Reached")
+
+
+async def test_a_disabled_server_is_not_looked_at_when_it_is_edited() -> None:
+    held = await with_jira()
+    await held.ask("mcp disable jira")
+    reply = await held.ask("mcp edit jira --description x")
+    assert reply.text == "`jira` is changed."
+    assert (await held.ask("mcp verify jira")).failed
+    assert (await held.ask("mcp connect jira")).actions[0].words == ("mcp", "enable", "jira")
+    assert (await held.ask("mcp sync jira")).failed
+    assert held.servers.done == []
+    assert ("state", ServerStatus.DISABLED.value) in (await held.ask("mcp show jira")).details
+
+
+async def test_a_secret_is_typed_only_where_nobody_sees_it() -> None:
+    held = await with_jira()
+    refused = await held.ask("mcp secret set jira auth")
+    assert refused.failed
+    assert "`env:NAME`" in refused.text
+    form = await held.form("mcp secret set jira auth", hidden_input=True)
+    assert [field.kind for field in form.fields] == [FieldKind.SECRET]
+    assert len(form.id) <= LONGEST_FORM_ID
+    seen = await held.submit(form, {"hidden": TOKEN})
+    assert isinstance(seen, Form)
+    assert "That looks like a token" in errors(seen)["hidden"]
+    assert TOKEN not in repr(seen)
+    assert held.store.audit == []
+    kept = await held.submit(form, {"hidden": TOKEN}, hidden_input=True)
+    assert isinstance(kept, Reply)
+    assert not kept.failed
+    assert held.store.values[config_of(held, "jira").id] == {"auth": TOKEN}
+    assert TOKEN not in repr(kept) + repr(held.store.changes) + repr(held.store.audit)
+
+
+@pytest.mark.parametrize("slot", ["env:KEY", "header:", "header:a b", "password", "auth:x"])
+async def test_a_slot_a_server_cannot_have_is_refused(slot: str) -> None:
+    held = await with_jira()
+    answers = await held.answers("mcp", "secret", "set", "jira", slot, "env:X")
+    assert isinstance(answers[-1], Reply)
+    assert answers[-1].failed
+    assert held.store.audit == []
+
+
+@pytest.mark.parametrize("text", ["hunter2", "env:", "env:a b", "file:relative", "vault:x"])
+async def test_what_is_no_reference_is_not_saved_and_not_repeated(text: str) -> None:
+    held = await with_jira()
+    reply = (await held.answers("mcp", "secret", "set", "jira", "auth", text))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.failed
+    assert "hunter2" not in repr(reply)
+    assert held.store.audit == []
+
+
+async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_was_right() -> None:
+    held = await with_jira()
+    first = await held.form("profile set Support")
+    wrong = {"servers": "jira\nnowhere", "model": "not a model", "persona": "Kind."}
+    again = await held.submit(first, wrong)
+    assert errors(again).keys() == {"servers", "model"}
+    assert values(again)["persona"] == "Kind."
+    assert isinstance(again, Form)
+    second = await held.submit(again, {"servers": "jira", "model": "openai:gpt", "tools": "jira.create_issue"})
+    assert isinstance(second, Form)
+    reply = await held.submit(second, {"policies": "jira.create_issue=deny", "approvers": "slack:U1, slack-group:S1"})
+    assert isinstance(reply, Reply)
+    [profile] = held.profiles.kept.values()
+    jira = config_of(held, "jira").id
+    assert profile.servers == frozenset({jira})
+    assert profile.tools == {jira: frozenset({"create_issue"})}
+    assert profile.approvers == frozenset({"slack:U1", "slack-group:S1"})
+    assert [(rule.server, rule.tool, rule.policy) for rule in profile.policies] == [
+        (jira, "create_issue", ApprovalPolicy.ALWAYS_DENY)
+    ]
+
+
+async def test_a_profile_somebody_else_has_changed_is_not_overwritten() -> None:
+    held = await with_jira()
+    await held.ask("profile set Support --persona Kind.")
+    form = await held.form("profile set Support")
+    await held.ask("profile set Support --persona Strict.")
+    answer = await held.submit(form, {"persona": "x"})
+    assert isinstance(answer, Reply)
+    assert "has been changed since you opened it" in answer.text
+    assert [each.persona for each in held.profiles.kept.values()] == ["Strict."]
+
+
+async def test_a_profile_of_every_workspace_is_for_the_operator_to_change() -> None:
+    held = await with_jira()
+    await held.ask("profile set Support --persona Kind.", OPERATOR)
+    assert (await held.ask("profile set Support --persona Rude.", ADMIN)).failed
+    assert (await held.ask("profile delete Support --confirm Support", ADMIN)).failed
+    assert (await held.ask("profile bind Support everywhere", ADMIN)).failed
+    assert not (await held.ask("profile bind Support", ADMIN)).failed
+    assert not (await held.ask("profile bind Support everywhere", OPERATOR)).failed
+    assert held.profiles.bound.keys() == {"test:w:hall", ""}

@@ -1,0 +1,143 @@
+"""`/mcp list`, `show`, `tools`: servers and their tools, for people to see."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.commands import Reply, Table
+from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus, StdioTransport
+from tests.commands.servers import ADMIN, GUEST, NOTES, WEB, Office, Servers, office, tool
+from tests.commands.stores import NOW
+
+
+async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manages_what() -> None:
+    held = office()
+    held.servers.states[0] = ServerState(NOTES, ServerStatus.CONNECTED, tool_count=3, synced_at=NOW - 120)
+    reply = await held.ask("mcp list")
+    assert reply.text == "MCP servers · 2 · 1 in trouble"
+    assert reply.table == Table(
+        ("server", "state", "transport", "tools", "policy", "problem"),
+        (
+            ("● notes", "connected", "stdio", "3 (2 write)", "1 runs, 1 asks, 1 blocked", ""),
+            (
+                "✗ web-search",
+                "failed",
+                "streamable HTTP",
+                "0",
+                "",
+                "Server web-search cannot be reached. Fix: start it.",
+            ),
+        ),
+    )
+    assert reply.details == (
+        ("checked", "2 min ago"),
+        ("managed in config/mcp_servers.json", "notes, web-search"),
+    )
+    assert not reply.failed
+
+
+@pytest.mark.parametrize("status", list(ServerStatus))
+async def test_every_state_a_server_can_be_in_is_shown_by_its_word_and_a_mark(status: ServerStatus) -> None:
+    reply = await Office(Servers([ServerState(NOTES, status)])).ask("mcp list")
+    assert reply.table is not None
+    [(name, state, *_)] = reply.table.rows
+    assert name.endswith(" notes")
+    assert state == status.value
+
+
+async def test_show_tells_an_administrator_how_a_server_is_reached() -> None:
+    reply = await office().ask("mcp show notes")
+    assert reply.text == "MCP server `notes`"
+    for fact in (
+        ("state", "connected"),
+        ("protocol", "2025-11-25"),
+        ("server version", "1.2.3"),
+        ("tools", "3 (2 write)"),
+        ("trusted", "yes"),
+        ("command", "python -m notes"),
+        ("managed in", "config/mcp_servers.json"),
+    ):
+        assert fact in reply.details
+    reply = await office().ask("mcp show web-search")
+    assert ("address", "https://search.example/mcp") in reply.details
+    assert ("problem", "Server web-search cannot be reached. Fix: start it.") in reply.details
+    assert ("trusted", "no: its hints lower no risk") in reply.details
+
+
+@pytest.mark.parametrize(("name", "transport"), [("notes", "stdio"), ("web-search", "streamable HTTP")])
+async def test_show_tells_everybody_else_the_transport_only(name: str, transport: str) -> None:
+    reply = await office().ask(f"mcp show {name}", GUEST)
+    assert ("transport", transport) in reply.details
+    assert not {"command", "address", "id"} & {key for key, _ in reply.details}
+
+
+@pytest.mark.parametrize("member", [ADMIN, GUEST])
+@pytest.mark.parametrize("line", ["mcp list", "mcp show local", "mcp show remote", "mcp tools"])
+async def test_headers_and_variables_of_a_server_are_shown_to_nobody(line: str, member: object) -> None:
+    secret = "value-4711-do-not-show"
+    held = Office(
+        Servers(
+            [
+                ServerState(ServerConfig("local", StdioTransport("x", (), {"KEY": secret})), ServerStatus.CONNECTED),
+                ServerState(
+                    ServerConfig("remote", HttpTransport("https://x.example", {"X": secret})), ServerStatus.CONNECTED
+                ),
+            ]
+        )
+    )
+    reply = await held.ask(line, ADMIN if member is ADMIN else GUEST)
+    assert not reply.failed
+    assert secret not in repr(reply)
+
+
+async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
+    reply = await office().ask("mcp tools")
+    assert reply.text == "Tools · 3"
+    assert reply.table == Table(
+        ("tool", "risk", "policy", "what it does"),
+        (
+            ("notes__list", "reads", "runs", "List notes"),
+            ("notes__add", "writes", "asks", "Add a note."),
+            ("notes__delete", "destructive", "blocked", ""),
+        ),
+    )
+
+
+@pytest.mark.parametrize("line", ["mcp tools", "mcp tools web-search"])
+async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
+    held = Office(Servers([ServerState(WEB, ServerStatus.CONNECTING)]))
+    reply = await held.ask(line)
+    assert reply.text == "No tools are offered now. `/mcp list` says why."
+    assert not reply.failed
+
+
+@pytest.mark.parametrize("line", ["mcp", "mcp help", "mcp HELP"])
+async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
+    held = office()
+    listed = [usage.removeprefix("/mcp ") for usage, _ in (await held.ask(line)).details]
+    assert listed[0] == "list"
+    assert len(listed) == len(held.registry.verbs["mcp"])
+    theirs = await held.ask(line, GUEST)
+    assert [usage.split()[1] for usage, _ in theirs.details] == ["list", "show", "tools", "help"]
+
+
+async def test_help_of_a_verb_says_what_it_takes() -> None:
+    reply = await office().ask("mcp help policy set")
+    assert reply.details[0] == ("usage", "/mcp policy set NAME [TOOL] ask|allow|deny")
+
+
+async def test_tools_nobody_has_asked_for_yet_are_asked_for_and_shown_then() -> None:
+    class Sleeping(Servers):
+        async def connect(self, server: str) -> ServerState:
+            self.states[0] = ServerState(NOTES, ServerStatus.CONNECTED)
+            self.offered.append(tool("notes", "add"))
+            return self.states[0]
+
+    held = Office(Sleeping([ServerState(NOTES, ServerStatus.PENDING)]))
+    answers = await held.answers("mcp", "tools", "notes")
+    assert [answer.text for answer in answers if isinstance(answer, Reply)] == [
+        "No tools are offered now. `/mcp list` says why.",
+        "Tools · 1",
+    ]
+    held = Office(Sleeping([ServerState(NOTES, ServerStatus.IDLE)]))
+    assert (await held.ask("mcp run notes add")).message is not None

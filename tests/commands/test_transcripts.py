@@ -1,0 +1,54 @@
+"""A conversation as Markdown."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from bot.commands.transcripts import fenced, inline, transcript
+from bot.domain.turns import TurnStatus
+from tests.commands.transcribed import a_view
+from tests.fakes.parts import HALL
+
+
+def test_a_transcript_holds_every_question_call_and_answer() -> None:
+    assert transcript(HALL, "hello", [a_view()]) == (
+        "# `hello`\n\n`test:w:hall:1`, 1 turn, times in UTC\n\n## `Ana` · 2027-01-15 08:00\n\n> hello\n\n"
+        '### Call `notes.list`: done\n\n```json\n{\n  "of": "ana"\n}\n```\n\n```\n3 notes\n```\n\nHello!\n'
+    )
+
+
+def test_a_turn_that_failed_or_goes_on_says_so() -> None:
+    assert "_Failed:_ `no model`" in transcript(HALL, "", [a_view(status=TurnStatus.FAILED, failure="no model")])
+    assert "_This turn has not ended._" in transcript(HALL, "", [a_view(status=TurnStatus.RUNNING)])
+
+
+@given(st.text(alphabet="`~ab\n #>", max_size=60))
+def test_no_text_of_a_tool_gets_out_of_its_fence(text: str) -> None:
+    tokens = MarkdownIt("commonmark").parse(f"{fenced(text)}\n\n# after\n")
+    assert [token.type for token in tokens][:2] == ["fence", "heading_open"]
+    assert tokens[0].content == f"{text}\n"
+
+
+@given(st.text(alphabet="`ab *_<", min_size=1, max_size=30))
+def test_a_name_is_code_whatever_is_in_it(text: str) -> None:
+    line = inline(text)
+    if not text.split():
+        assert line == ""
+        return
+    children = MarkdownIt("commonmark").parse(f"x {line} y")[1].children or []
+    assert [child.type for child in children] == ["text", "code_inline", "text"]
+
+
+@given(st.lists(st.text(alphabet="`~ab\n ", max_size=40), min_size=2, max_size=2))
+def test_a_reply_with_an_open_fence_does_not_swallow_the_next_turn(replies: list[str]) -> None:
+    text = transcript(HALL, "t", [a_view(reply=reply) for reply in replies])
+    headings = [
+        token for token in MarkdownIt("commonmark").parse(text) if token.type == "heading_open" and token.tag == "h2"
+    ]
+    assert len(headings) >= 2
+
+
+def test_a_question_cannot_pass_for_a_heading() -> None:
+    assert "\n# mine" not in transcript(HALL, "t", [a_view(text="a\n# mine\n\nb")])

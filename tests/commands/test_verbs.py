@@ -1,0 +1,462 @@
+"""All verbs: what each does, whom it is refused, and what the audit holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from bot.commands.parts import Difference
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import Invocation, Reply, Who
+from bot.domain.profiles import Profile
+from bot.domain.servers import ServerStatus, Standing
+from bot.stores import AuditEntry, ConversationSummary, PastCall
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, Servers, config_of, with_jira
+from tests.commands.stores import NOW
+from tests.commands.transcribed import a_view
+from tests.fakes.parts import ANA, BEN, HALL
+
+SUPPORT = Profile("p-1", "Support", workspace="test:w", persona="Kind.", version=1)
+
+
+async def prepared() -> Office:
+    """A house in which there is something of everything."""
+    held = await with_jira()
+    held.profiles.kept["p-1"] = SUPPORT
+    held.views[str(HALL)] = [a_view()]
+    held.archive.takers[str(HALL)] = {"test:ana"}
+    held.archive.summaries.append(ConversationSummary(HALL, "hello", "COMPLETED", 1, "test:ana", NOW, NOW - 120))
+    held.archive.past.append(PastCall(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
+    held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
+    held.news = Difference(added=("sentry",))
+    return held
+
+
+@dataclass(frozen=True)
+class Case:
+    """A line, what must be seen in the reply or done in the house, and the audit's word for it."""
+
+    line: str
+    sees: str = ""
+    does: Callable[[Office], bool] = lambda _held: True
+    audit: str = ""
+    who: Who = Who.ADMINS
+
+
+def _jira(held: Office) -> str:
+    return config_of(held, "jira").id
+
+
+def _record(held: Office, name: str) -> Standing:
+    return held.store.kept[_jira(held)].standing if name else Standing.ON
+
+
+CASES = [
+    Case("mcp list", "jira", who=Who.EVERYONE),
+    Case("mcp show jira", "MCP server `jira`", who=Who.EVERYONE),
+    Case("mcp tools jira", "jira__create_issue", who=Who.EVERYONE),
+    Case("mcp help", "/mcp list", who=Who.EVERYONE),
+    Case(
+        "mcp add linear --url https://linear.example/mcp",
+        "`linear` is added. ✓ Reached ✓ 0 tools",
+        lambda held: config_of(held, "linear").workspace == "test:w" and held.refreshed == 1,
+        "server_added",
+    ),
+    Case(
+        "mcp edit jira --description Tickets",
+        "changed description",
+        lambda held: config_of(held, "jira").description == "Tickets" and held.refreshed == 1,
+        "server_changed",
+    ),
+    Case(
+        "mcp remove jira --confirm jira",
+        "`jira` is removed",
+        lambda held: not held.store.kept and held.refreshed == 1,
+        "server_removed",
+    ),
+    Case("mcp enable jira", "is on already"),
+    Case(
+        "mcp disable jira",
+        "`jira` is off",
+        lambda held: _record(held, "jira") is Standing.DISABLED and held.refreshed == 1,
+        "server_disabled",
+    ),
+    Case("mcp connect jira", "`jira` is connected", lambda held: ("connect", _jira(held)) in held.servers.done),
+    Case(
+        "mcp disconnect jira",
+        "`jira` is disconnected",
+        lambda held: _record(held, "jira") is Standing.DISCONNECTED,
+        "server_disconnected",
+    ),
+    Case(
+        "mcp verify jira", "`jira` is verified. ✓ Reached", lambda held: ("examine", _jira(held)) in held.servers.done
+    ),
+    Case("mcp sync jira", "`jira` is synced: 1 tool", lambda held: ("sync", _jira(held)) in held.servers.done),
+    Case("mcp resources", "notes://1"),
+    Case("mcp prompts", "summary"),
+    Case("mcp resource notes notes://1", "**what it says**"),
+    Case("mcp prompt notes summary topic=trees", "Write about trees."),
+    Case("mcp run jira create_issue title=x", "Running `jira__create_issue`"),
+    Case("mcp policy list jira", "create_issue"),
+    Case(
+        "mcp policy set jira create_issue deny",
+        "`jira`, `create_issue`: deny",
+        lambda held: [rule.policy for rule in held.policies.kept.values()] == [ApprovalPolicy.ALWAYS_DENY],
+        "policy_set",
+    ),
+    Case("mcp policy clear jira", "Nothing was changed"),
+    Case(
+        "mcp secret set jira auth file:/run/secrets/jira",
+        "The secret of `jira` is set",
+        lambda held: str(held.store.kept[_jira(held)].secrets["auth"]) == "file:/run/secrets/jira",
+        "server_changed",
+    ),
+    Case(
+        "mcp secret rotate jira auth env:JIRA_NEW",
+        "The secret of `jira` is set",
+        lambda held: str(held.store.kept[_jira(held)].secrets["auth"]) == "env:JIRA_NEW",
+        "server_changed",
+    ),
+    Case(
+        "mcp secret clear jira auth",
+        "The secret of `jira` is cleared",
+        lambda held: not held.store.kept[_jira(held)].secrets,
+        "server_changed",
+    ),
+    Case("mcp doctor jira", "Nothing is wrong with `jira`"),
+    Case("mcp log jira", "jira.create_issue"),
+    Case("mcp audit jira", "server_added"),
+    Case("mcp reload", "Nothing has been changed yet", lambda held: held.reloaded == 0),
+    Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1),
+    Case("profile list", "Support", who=Who.EVERYONE),
+    Case("profile show Support", "Kind."),
+    Case(
+        "profile set Ops --model demo --server jira --policy jira=deny --approver slack:U1",
+        "The profile is saved",
+        lambda held: (
+            next(each for each in held.profiles.kept.values() if each.name == "Ops").servers == frozenset({_jira(held)})
+        ),
+        "profile_saved",
+    ),
+    Case(
+        "profile delete Support --confirm Support",
+        "The profile is deleted",
+        lambda held: not held.profiles.kept,
+        "profile_deleted",
+    ),
+    Case(
+        "profile bind Support",
+        "The profile holds in this channel",
+        lambda held: held.profiles.bound == {"test:w:hall": "p-1"},
+        "profile_bound",
+    ),
+    Case("profile unbind workspace", "Nothing was changed"),
+    Case("profile help", "/profile list", who=Who.EVERYONE),
+    Case("conversations list", "hall:1", who=Who.EVERYONE),
+    Case("conversations show", "hello", who=Who.EVERYONE),
+    Case("conversations export", "as Markdown", who=Who.EVERYONE),
+    Case(
+        "conversations delete hall:1 --confirm 1",
+        "is deleted",
+        lambda held: held.archive.deleted == [str(HALL)],
+        who=Who.EVERYONE,
+    ),
+    Case("conversations help", "/conversations list", who=Who.EVERYONE),
+]
+
+
+def everything_said(reply: Reply) -> str:
+    rows = reply.table.rows if reply.table is not None else ()
+    return "\n".join((reply.text, *(cell for row in rows for cell in row), *(f"{a} {b}" for a, b in reply.details)))
+
+
+def audit_of(held: Office) -> list[str]:
+    return [line[0] for store in (held.store, held.policies, held.profiles) for line in store.audit]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
+async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(case: Case) -> None:
+    held = await prepared()
+    reply = await held.ask(case.line)
+    assert case.sees in everything_said(reply)
+    assert case.does(held)
+    assert audit_of(held) == ([case.audit] if case.audit else [])
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
+async def test_whoever_may_not_is_told_who_may_and_nothing_happens(case: Case) -> None:
+    held = await prepared()
+    reply = await held.ask(case.line, GUEST)
+    if case.who is Who.EVERYONE:
+        assert "Only" not in reply.text
+        return
+    assert reply.failed
+    assert reply.text.startswith("Only test:ana can do this. You can use `/")
+    assert audit_of(held) == []
+    assert held.servers.done == []
+    assert held.refreshed == held.reloaded == 0
+
+
+def test_the_table_of_this_suite_has_every_verb_there_is() -> None:
+    tried = {" ".join(case.line.split()) for case in CASES}
+    for command, verbs in Office().registry.verbs.items():
+        for verb in verbs:
+            assert any(line.startswith(f"{command} {verb.path}") for line in tried), (command, verb.path)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.line.startswith("mcp") and "help" not in case.line])
+async def test_with_mcp_switched_off_every_verb_says_so(case: Case) -> None:
+    held = await prepared()
+    held.servers.enabled = False
+    reply = await held.ask(case.line)
+    assert reply.failed
+    assert "`MCP_ENABLED=false`" in reply.text
+    assert not (await held.ask("mcp help")).failed
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.line.split()[0] == "mcp" and "help" not in case.line])
+async def test_a_database_that_is_away_is_one_clear_reply(case: Case) -> None:
+    held = await prepared()
+    held.store.away = True
+    reply = await held.ask(case.line)
+    if case.line.startswith("mcp reload"):
+        assert not reply.failed
+        return
+    assert reply.failed
+    if reply.details:
+        assert ("cause", "The database is away.") in reply.details or "taken" in str(reply.details)
+
+
+async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply() -> None:
+    held = await prepared()
+    held.servers.trouble = "It **did** not answer."
+    for line in ("mcp sync jira", "mcp resource notes notes://1"):
+        reply = await held.ask(line)
+        assert reply.failed
+        assert ("cause", "It **did** not answer.") in reply.details
+
+
+async def test_a_command_in_any_case_and_by_another_name_is_the_same() -> None:
+    held = await prepared()
+    assert await held.ask("mcp LIST") == await held.ask("mcp ls") == await held.ask("MCP list")
+    assert await held.ask("mcp policy jira") == await held.ask("mcp policy list jira")
+    assert await held.ask("conversations") == await held.ask("conversations list")
+
+
+async def test_everybody_else_sees_no_address_no_reference_and_no_buttons() -> None:
+    held = await prepared()
+    for line in ("mcp show jira", "mcp list"):
+        reply = await held.ask(line, GUEST)
+        assert "jira.example" not in repr(reply)
+        assert "JIRA_TOKEN" not in repr(reply)
+        assert reply.actions == ()
+    assert ("address", "https://jira.example/mcp") in (await held.ask("mcp show jira")).details
+    assert ("secret auth", "env:JIRA_TOKEN") in (await held.ask("mcp show jira")).details
+
+
+async def test_a_server_of_another_workspace_does_not_exist() -> None:
+    held = await prepared()
+    reply = await held.ask("mcp show jira", where=HALL.parse("test:other:hall:1"))
+    assert reply.failed
+    assert reply.text.startswith("There is no server of that name.")
+    listed = await held.ask("mcp list", where=HALL.parse("test:other:hall:1"))
+    assert "jira" not in everything_said(listed)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["mcp edit notes --description x", "mcp remove notes", "mcp disable notes", "mcp secret set notes env:X env:Y"],
+)
+async def test_a_server_of_the_operators_file_is_read_only_and_says_which_file(line: str) -> None:
+    held = await prepared()
+    for member in (ADMIN, OPERATOR):
+        reply = await held.ask(line, member)
+        assert reply.failed
+        assert "`config/mcp_servers.json`" in reply.text
+        assert "read-only" in reply.text
+    assert audit_of(held) == []
+
+
+async def test_a_server_of_every_workspace_is_for_the_operator_to_change() -> None:
+    held = await with_jira(OPERATOR)
+    assert config_of(held, "jira").workspace == ""
+    reply = await held.ask("mcp disable jira")
+    assert reply.failed
+    assert "Only the operator" in reply.text
+    assert not (await held.ask("mcp disable jira", OPERATOR)).failed
+
+
+async def test_a_server_that_this_process_does_not_follow_yet_is_there_all_the_same() -> None:
+    held = await prepared()
+    held.servers.states = [state for state in held.servers.states if state.config.from_file]
+    reply = await held.ask("mcp list")
+    assert reply.table is not None
+    assert [row[1] for row in reply.table.rows if "jira" in row[0]] == [ServerStatus.PENDING.value]
+    assert not (await held.ask("mcp show jira")).failed
+    assert (await held.ask("mcp verify jira")).failed
+
+
+async def test_disabling_can_be_undone_by_what_it_offers() -> None:
+    held = await prepared()
+    held.archive.waiting = 1
+    reply = await held.ask("mcp disable jira")
+    assert "1 approval is waiting; it will not run." in reply.text
+    [undo] = reply.actions
+    assert (undo.label, undo.words, undo.confirm) == ("Undo", ("mcp", "enable", "jira"), "")
+    await held.answers(*undo.words)
+    assert _record(held, "jira") is Standing.ON
+
+
+async def test_removing_says_what_goes_and_asks_for_the_name() -> None:
+    held = await prepared()
+    held.archive.waiting = 1
+    await held.ask("mcp policy set jira deny")
+    reply = await held.ask("mcp remove jira")
+    assert not reply.failed
+    for told in ("1 person used it this week, in 1 call", "1 rule goes", "1 secret goes", "1 approval is waiting"):
+        assert told in reply.text
+    [action] = reply.actions
+    assert action.confirm == "jira"
+    assert held.store.kept
+    wrong = await held.answers(*action.words, "--confirm", "notes")
+    assert isinstance(wrong[-1], Reply)
+    assert "Nothing was removed" in wrong[-1].text
+    assert held.store.kept
+    await held.answers(*action.words, "--confirm", action.confirm)
+    assert not held.store.kept
+
+
+async def test_removing_what_somebody_has_changed_meanwhile_asks_anew() -> None:
+    held = await prepared()
+    [action] = (await held.ask("mcp remove jira")).actions
+    await held.ask("mcp edit jira --description other")
+    reply = (await held.answers(*action.words, "--confirm", "jira"))[-1]
+    assert isinstance(reply, Reply)
+    assert reply.failed
+    assert "It was changed" in reply.text
+    assert ("changed", "just now by test:ana") in reply.details
+    assert held.store.kept
+    await held.answers(*reply.actions[0].words, "--confirm", "jira")
+    assert not held.store.kept
+
+
+async def test_an_undone_policy_is_the_one_before() -> None:
+    held = await prepared()
+    first = await held.ask("mcp policy set jira allow")
+    second = await held.ask("mcp policy set jira deny")
+    await held.answers(*second.actions[0].words)
+    assert [rule.policy for rule in held.policies.kept.values()] == [ApprovalPolicy.ALWAYS_ALLOW]
+    await held.answers(*first.actions[0].words)
+    assert not held.policies.kept
+
+
+async def test_a_policy_that_something_stricter_overrules_says_so() -> None:
+    held = await prepared()
+    held.named["notes", "delete"] = ApprovalPolicy.ALWAYS_DENY
+    await held.ask("mcp policy set notes add ask")
+    reply = await held.ask("mcp policy set notes allow")
+    assert "1 of its 3 tools have a word of their own that still counts." in reply.text
+
+
+async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine() -> None:
+    held = await prepared()
+    held.servers.offered[-1] = held.servers.offered[-1].__class__(
+        **{
+            **{name: getattr(held.servers.offered[-1], name) for name in held.servers.offered[-1].__slots__},
+            "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}, "title": {"type": "string"}}},
+        }
+    )
+    reply = await held.ask("mcp run jira create_issue n=3 title=007")
+    assert reply.message is not None
+    assert reply.message.author == ANA
+    assert reply.message.conversation == HALL
+    assert reply.message.call is not None
+    assert reply.message.call.name == "jira__create_issue"
+    assert reply.message.call.arguments == {"n": 3, "title": "007"}
+    again = (await held.answers("mcp", "run", "jira", "create_issue", '{"n": 4}'))[-1]
+    assert isinstance(again, Reply)
+    assert again.message is not None
+    assert again.message.keys != reply.message.keys
+    assert again.message.call is not None
+    assert again.message.call.arguments == {"n": 4}
+
+
+async def test_long_lists_come_in_pages_of_ten() -> None:
+    held = await prepared()
+    for n in range(12):
+        await held.ask(f"mcp add server-{n:02} --url https://s{n}.example/mcp --no-verify")
+    first = await held.ask("mcp list")
+    assert first.table is not None
+    assert first.page is not None
+    assert (len(first.table.rows), first.page.number, first.page.of) == (10, 1, 2)
+    second = (await held.answers(*first.page.words, "--page", "2"))[-1]
+    assert isinstance(second, Reply)
+    assert second.table is not None
+    assert len(second.table.rows) == 5
+    assert not {row[0] for row in first.table.rows} & {row[0] for row in second.table.rows}
+
+
+async def test_servers_that_are_just_connecting_are_shown_again_once_they_have_been_tried() -> None:
+    held = await prepared()
+    before = held.servers.states[0]
+    connecting = before.__class__(before.config, ServerStatus.CONNECTING)
+    held.servers.states[0] = connecting
+    held.servers.after_a_while = [before]
+    replies = [each async for each in held.registry.handle(Invocation("mcp", ("show", "notes"), ADMIN, HALL))]
+    states = [dict(each.details)["state"] for each in replies if isinstance(each, Reply)]
+    assert states == ["connecting", "connected"]
+
+
+async def test_no_servers_is_an_answer_that_says_what_to_do() -> None:
+    held = Office(Servers())
+    assert "Try `/mcp add`" in (await held.ask("mcp list")).text
+    assert "Ask test:ana for one." in (await held.ask("mcp list", GUEST)).text
+
+
+@pytest.mark.parametrize("typed", ["**bold**", "`x`", "\x1b[2J", "<@U1>", "[a](b)"])
+async def test_what_was_typed_is_not_repeated_in_markdown(typed: str) -> None:
+    held = await prepared()
+    lines = ("mcp show", "mcp tools", "mcp", "mcp policy set jira", "profile show", "mcp run jira", "mcp remove", "")
+    for line in lines:
+        reply = (await held.answers(*line.split(), typed))[-1]
+        assert isinstance(reply, Reply)
+        assert reply.failed
+        assert typed not in reply.text
+
+
+async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest() -> None:
+    held = await prepared()
+    for line, meant in (
+        ("mcp lsit", "`/mcp list`"),
+        ("mcp show jria", "`jira`"),
+        ("mcp policy set jira create_isue ask", "`create_issue`"),
+        ("mcp add x --ulr https://x.example", "`--url`"),
+        ("mpc list", "`/mcp`"),
+        ("profile show Suport", "`Support`"),
+    ):
+        reply = await held.ask(line)
+        assert reply.failed
+        assert f"Did you mean {meant}?" in reply.text, line
+
+
+async def test_another_persons_conversation_does_not_exist_for_a_member_and_does_for_an_admin() -> None:
+    held = await prepared()
+    for verb in ("show", "export", "delete"):
+        reply = await held.ask(f"conversations {verb} hall:1", GUEST)
+        assert reply.failed
+        assert reply.text.startswith("There is no such conversation.")
+        assert not (await held.ask(f"conversations {verb} hall:1")).failed
+    assert (await held.ask("conversations list", GUEST)).text == "No conversations yet."
+    assert (await held.ask("conversations list --all", GUEST)).failed
+    held.archive.takers[str(HALL)] = {BEN.principal}
+    assert not (await held.ask("conversations show hall:1", GUEST)).failed
+
+
+async def test_a_conversation_in_which_something_runs_is_not_deleted() -> None:
+    held = await prepared()
+    held.archive.busy = True
+    reply = await held.ask("conversations delete hall:1 --confirm 1")
+    assert reply.failed
+    assert "not at rest" in reply.text

@@ -1,0 +1,956 @@
+"""What every store promises (`bot.stores`), over each database it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.approvals import Approval, ApprovalPolicy, Decision, Verdict
+from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.completions import StopReason
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.profiles import EVERY_TOOL, Binding, PolicyRule, Profile
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    EVERYWHERE,
+    Authentication,
+    AuthenticationKind,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    Standing,
+    StdioTransport,
+    Synced,
+    SyncStatus,
+)
+from bot.domain.tools import Annotations, Tool
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.errors import Conflict, NotFound, SecretUnavailable
+from bot.storage import audit
+from bot.storage.archive import SqlArchive
+from bot.storage.database import Database
+from bot.storage.policy_store import SqlPolicyStore
+from bot.storage.profile_store import SqlProfileStore
+from bot.storage.secret_box import SecretBox, generate_key, make_box
+from bot.storage.server_store import Resealed, SqlServerStore
+from bot.storage.tables import metadata
+from bot.stores import Archive, PolicyStore, ProfileStore, ServerStore
+from tests.fakes.parts import ANA, BEN, HALL, message
+from tests.ledgers import START, Ledger, SqliteLedger, running
+
+T = TypeVar("T")
+
+KEY = generate_key()
+TOKEN = "xoxb-the-token-of-weather"
+HOME = "test:w"
+STORED = SecretReference(SecretSource.STORED)
+WEIRD = "a\0b \ud83d c\u202e 💡"
+
+
+def server_store(ledger: Ledger, box: SecretBox | None = None, **environment: str) -> SqlServerStore:
+    return SqlServerStore(ledger.database, make_box(KEY) if box is None else box, environment)
+
+
+@pytest.fixture
+def servers(ledger: Ledger) -> SqlServerStore:
+    return server_store(ledger)
+
+
+def test_the_stores_are_what_the_other_parts_ask_for(ledger: Ledger) -> None:
+    _servers: ServerStore = server_store(ledger)
+    _policies: PolicyStore = SqlPolicyStore(ledger.database)
+    _profiles: ProfileStore = SqlProfileStore(ledger.database)
+    _archive: Archive = SqlArchive(ledger.database)
+
+
+def record(slug: str = "weather", workspace: str = HOME, **fields: Any) -> ServerRecord:
+    of_config = {name: fields.pop(name) for name in list(fields) if name in ServerConfig.__dataclass_fields__}
+    config = {
+        "transport": HttpTransport("https://weather.example/mcp"),
+        "id": f"id-of-{slug}-{workspace}",
+        "title": f"The {slug}",
+        **of_config,
+    }
+    return ServerRecord(ServerConfig(name=slug, workspace=workspace, **config), **fields)
+
+
+def with_token(slug: str = "weather", **fields: Any) -> ServerRecord:
+    return record(
+        slug, authentication=Authentication(AuthenticationKind.API_KEY), secrets={AUTH_SECRET: STORED}, **fields
+    )
+
+
+def renamed(known: ServerRecord, title: str) -> ServerRecord:
+    return dataclasses.replace(known, config=dataclasses.replace(known.config, title=title))
+
+
+async def entries(ledger: Ledger, subject: str = "") -> Sequence[tuple[str, str]]:
+    """What the audit says was done, and by whom, the latest first."""
+    page, _ = await SqlArchive(ledger.database).audit(subject, 100, 0)
+    return [(entry.kind, entry.actor) for entry in page]
+
+
+async def rows_of(ledger: Ledger, table: str) -> list[tuple[Any, ...]]:
+    def read(connection: sa.Connection) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(sa.select(metadata.tables[table]))]
+
+    return await ledger.database.run(read)
+
+
+async def dump(ledger: Ledger, folder: Path) -> bytes:
+    """Everything the database holds, as bytes: the files of SQLite with its log, the rows of PostgreSQL."""
+    if isinstance(ledger, SqliteLedger):
+        return b"".join(file.read_bytes() for file in sorted(folder.glob("turns.db*")))  # noqa: ASYNC240
+    tables = [await rows_of(ledger, name) for name in metadata.tables]
+    return repr(tables).encode()
+
+
+async def the_chain_is_whole(ledger: Ledger) -> bool:
+    return await ledger.database.run(audit.first_that_does_not_fit) is None
+
+
+async def execute(ledger: Ledger, statement: str, **values: Any) -> None:
+    await ledger.database.run(lambda connection: connection.execute(sa.text(statement), values))
+
+
+# ---------------------------------------------------------------------- servers
+
+
+async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlServerStore) -> None:
+    everything = ServerRecord(
+        ServerConfig(
+            name="files",
+            transport=StdioTransport("files", ("--root", "/data"), {"MODE": "ro"}, "/srv"),
+            trusted=True,
+            system_instruction="Say please.",
+            response_instruction="Say thanks.",
+            auto_context_tool="look",
+            connect_timeout=5.5,
+            tool_timeout=6.5,
+            id="id-1",
+            workspace=HOME,
+            title="Our files",
+            description="What we wrote",
+            auto_connect=False,
+        ),
+        Authentication(AuthenticationKind.BASIC, "X-Auth", "bot"),
+        {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},
+        Standing.DISCONNECTED,
+    )
+    for each in (everything.config, everything.authentication):
+        plain = {name: field.default for name, field in type(each).__dataclass_fields__.items()}
+        assert [name for name in plain if getattr(each, name) == plain[name]] == [], "the test leaves no field out"
+    ledger.time = START + 5
+    added = await servers.add(everything, {"auth": TOKEN}, ANA)
+    assert added == dataclasses.replace(
+        everything,
+        version=1,
+        created_at=START + 5,
+        updated_at=START + 5,
+        created_by=ANA.principal,
+        updated_by=ANA.principal,
+    )
+    assert await servers.records() == [added]
+    http = record(transport=HttpTransport("https://x.example/mcp", {"X-Team": "red"}), workspace=EVERYWHERE)
+    assert (await servers.add(http, {}, ANA)).config == http.config
+
+
+async def test_a_changed_server_says_who_changed_it_last_and_when(ledger: Ledger, servers: SqlServerStore) -> None:
+    added = await servers.add(record(), {}, ANA)
+    ledger.time = START + 60
+    changed = await servers.change(renamed(added, "Rain"), {}, BEN, changes={"title": "The weather → Rain"})
+    assert changed.config.title == "Rain"
+    assert (changed.version, changed.updated_by, changed.updated_at) == (2, BEN.principal, START + 60)
+    assert (changed.created_by, changed.created_at) == (ANA.principal, START)
+
+
+async def test_whoever_changes_an_old_version_hears_who_was_faster_and_changes_nothing(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    added = await servers.add(record(), {}, ANA)
+    await servers.change(renamed(added, "Rain"), {}, BEN, changes={})
+    with pytest.raises(
+        Conflict, match=r"weather was changed meanwhile by test:ben \(1970-01-12 13:46:40 UTC\)"
+    ) as late:
+        await servers.change(renamed(added, "Sun"), {}, ANA, changes={})
+    assert late.value.field == ""
+    assert late.value.fix
+    with pytest.raises(Conflict, match="changed meanwhile by test:ben"):
+        await servers.remove(added.id, added.version, ANA)
+    assert [each.config.title for each in await servers.records()] == ["Rain"]
+    assert await entries(ledger, added.id) == [("changed server", "test:ben"), ("added server", "test:ana")]
+
+
+class Forgetful:
+    """A database that loses the answer of every COMMIT and runs what it was to run once more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def run(self, transaction: Callable[[sa.Connection], T]) -> T:
+        await self._database.run(transaction)
+        return await self._database.run(transaction)
+
+
+async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_answer(ledger: Ledger) -> None:
+    forgetful: Any = Forgetful(ledger.database)
+    servers = SqlServerStore(forgetful, make_box(KEY), {})
+    policies, profiles, archive = SqlPolicyStore(forgetful), SqlProfileStore(forgetful), SqlArchive(forgetful)
+    added = await servers.add(with_token(), {"auth": "first"}, ANA)
+    changed = await servers.change(renamed(added, "Rain"), {"auth": TOKEN}, ANA, changes={})
+    assert (changed.config.title, changed.version) == ("Rain", 2)
+    assert await servers.reveal(changed) == {"auth": TOKEN}
+    off = await servers.stand(added.id, Standing.DISABLED, ANA)
+    assert off.version == 3
+    await policies.set_rule(PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
+    assert await policies.clear_rule(added.id, "run", ANA)
+    profile = await profiles.save(Profile("p1", "Clerk"), ANA)
+    assert (await profiles.save(dataclasses.replace(profile, persona="Be brief."), ANA)).version == 2
+    await profiles.bind(HOME, "p1", ANA)
+    assert await profiles.unbind(HOME, ANA)
+    assert await profiles.delete("p1", ANA)
+    await servers.synced(added.id, OFFER)
+    await servers.remove(added.id, 3, ANA)
+    assert await servers.revision() == 12
+    assert [kind for kind, _ in reversed(await entries(ledger))] == [
+        "added server",
+        "changed server",
+        "switched server off",
+        "set policy",
+        "cleared policy",
+        "added profile",
+        "changed profile",
+        "bound profile",
+        "unbound profile",
+        "deleted profile",
+        "removed server",
+    ]
+    await ledger.log.finish(await running(ledger), TurnStatus.DONE, [], "")
+    assert await archive.delete(HALL, ANA)
+
+
+async def test_a_name_that_is_taken_in_a_workspace_is_refused_under_its_field(servers: SqlServerStore) -> None:
+    await servers.add(record(title="Wetter für Köln"), {}, ANA)
+    with pytest.raises(Conflict) as slug:
+        await servers.add(record(id="other", title="Other"), {}, ANA)
+    with pytest.raises(Conflict) as title:
+        await servers.add(record("rain", title="WETTER  FÜR KÖLN"), {}, ANA)
+    assert (slug.value.field, title.value.field) == ("name", "title")
+    elsewhere = await servers.add(record(workspace="test:v", title="Wetter für Köln"), {}, ANA)
+    rain = await servers.add(record("rain"), {}, ANA)
+    with pytest.raises(Conflict, match="has this title already"):
+        await servers.change(renamed(rain, "wetter für köln"), {}, ANA, changes={})
+    assert {each.id for each in await servers.records()} == {"id-of-weather-test:w", elsewhere.id, rain.id}
+
+
+async def test_servers_without_titles_do_not_take_each_others_names(servers: SqlServerStore) -> None:
+    await servers.add(record("one", title=""), {}, ANA)
+    await servers.add(record("two", title=""), {}, ANA)
+    assert [each.config.title for each in await servers.records()] == ["", ""]
+
+
+@pytest.mark.parametrize(("first", "second"), [(EVERYWHERE, HOME), (HOME, EVERYWHERE)])
+async def test_a_server_of_everybody_shares_its_slug_with_none_of_a_workspace(
+    servers: SqlServerStore, first: str, second: str
+) -> None:
+    await servers.add(record(workspace=first), {}, ANA)
+    with pytest.raises(Conflict) as caught:
+        await servers.add(record(workspace=second, title="Other"), {}, ANA)
+    assert caught.value.field == "name"
+
+
+async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leaves_that_alone(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    added = await servers.add(record(), {}, ANA)
+    off = await servers.stand(added.id, Standing.DISABLED, BEN)
+    assert (off.standing, off.version) == (Standing.DISABLED, 2)
+    assert await servers.stand(added.id, Standing.DISABLED, BEN) == off
+    stale = dataclasses.replace(renamed(off, "Rain"), standing=Standing.ON)
+    assert (await servers.change(stale, {}, BEN, changes={})).standing is Standing.DISABLED
+    await servers.stand(added.id, Standing.ON, ANA)
+    await servers.stand(added.id, Standing.DISCONNECTED, ANA)
+    assert [kind for kind, _ in await entries(ledger, added.id)] == [
+        "disconnected server",
+        "switched server on",
+        "changed server",
+        "switched server off",
+        "added server",
+    ]
+
+
+async def test_a_removed_server_takes_its_secrets_policies_and_tools_along_and_no_others(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    kept, gone = [await servers.add(with_token(slug), {"auth": TOKEN}, ANA) for slug in ("kept", "gone")]
+    for each in (kept, gone):
+        await policies.set_rule(PolicyRule(each.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
+        await servers.synced(each.id, OFFER)
+    gone = await servers.stand(gone.id, Standing.DISABLED, ANA)
+    await servers.remove(gone.id, gone.version, BEN)
+    assert [each.id for each in await servers.records()] == [kept.id]
+    assert [rule.server for rule in await policies.rules()] == [kept.id]
+    assert list(await servers.known()) == [kept.id]
+    assert [row[0] for row in await rows_of(ledger, "mcp_secrets")] == [kept.id]
+    assert (await entries(ledger, gone.id))[0] == ("removed server", BEN.principal)
+    assert await the_chain_is_whole(ledger)
+
+
+async def test_what_is_done_to_a_server_that_is_gone_is_refused(ledger: Ledger, servers: SqlServerStore) -> None:
+    added = await servers.add(record(), {}, ANA)
+    await servers.remove(added.id, added.version, ANA)
+    with pytest.raises(NotFound):
+        await servers.remove(added.id, added.version, ANA)
+    with pytest.raises(NotFound):
+        await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
+    with pytest.raises(NotFound):
+        await servers.stand(added.id, Standing.DISABLED, ANA)
+    with pytest.raises(NotFound):
+        await SqlPolicyStore(ledger.database).set_rule(PolicyRule(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
+    # A sync that was under way when its server was removed.
+    await servers.synced(added.id, OFFER)
+    await servers.sync_failed(added.id, "gone")
+    assert await servers.known() == {}
+
+
+async def test_names_no_database_can_store_do_no_harm(ledger: Ledger, servers: SqlServerStore) -> None:
+    strange = Author("test", WEIRD, WEIRD)
+    added = await servers.add(record(title=WEIRD, description=WEIRD, system_instruction=WEIRD), {}, strange)
+    assert added.config.title == added.config.description == "a\ufffdb ? c\u202e 💡"
+    assert added.config.system_instruction == WEIRD
+    changed = await servers.change(renamed(added, f"{WEIRD}!"), {}, strange, changes={"title": f"{WEIRD} → {WEIRD}!"})
+    profiles = SqlProfileStore(ledger.database)
+    profile = await profiles.save(Profile("p1", WEIRD, HOME, persona=WEIRD), strange)
+    await profiles.bind(f"test:w:{WEIRD}", profile.id, strange)
+    await SqlPolicyStore(ledger.database).set_rule(PolicyRule(added.id, WEIRD, ApprovalPolicy.ASK_USER), strange)
+    await servers.sync_failed(added.id, WEIRD)
+    assert await servers.records() == [changed]
+    assert profile.persona == WEIRD
+    assert await the_chain_is_whole(ledger)
+    assert len(await entries(ledger)) == 5
+
+
+async def test_one_row_that_cannot_be_read_keeps_no_other_from_being_read(
+    ledger: Ledger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    for slug in ("bad", "good", "worse"):
+        await servers.add(with_token(slug), {"auth": TOKEN}, ANA)
+    await execute(ledger, "update mcp_servers set definition = '{\"v\": 9}' where slug = 'bad'")
+    await execute(ledger, "update mcp_secrets set source = 'vault' where server_id like '%worse%'")
+    for _ in range(3):
+        assert [each.config.name for each in await servers.records()] == ["good"]
+    assert sum("cannot be read" in each for each in caplog.messages) == 2
+
+
+# ---------------------------------------------------------------------- what servers offer
+
+TOOL = Tool(
+    name="weather__run",
+    server="weather",
+    original_name="run",
+    title="Run",
+    description=WEIRD,
+    input_schema={"type": "object", "properties": {"b": {"type": "string"}, "a": {"enum": [1, 2.5, None]}}},
+    output_schema={"type": "object"},
+    annotations=Annotations(read_only=True, destructive=False, open_world=True),
+    trusted=True,
+    server_id="id-of-weather-test:w",
+)
+OFFER = ServerCapabilities(
+    tools=(TOOL, dataclasses.replace(TOOL, original_name="look", output_schema=None, annotations=Annotations())),
+    resources=(Resource("file:///a", "a", "A", "the a", "text/plain", 12), Resource("file:///b", "b")),
+    templates=(ResourceTemplate("file:///{name}", "any", "Any", "all of them", "text/plain"),),
+    prompts=(Prompt("greet", "Greet", "says hello", (PromptArgument("who", "whom", required=True),)), Prompt("bye")),
+    server_version="1.2",
+    protocol="2026-07-28",
+)
+
+
+async def test_what_a_server_offers_comes_back_exactly(ledger: Ledger, servers: SqlServerStore) -> None:
+    await servers.synced("file:weather", OFFER)
+    known = await servers.known()
+    assert known == {"file:weather": Synced(SyncStatus.SYNCED, OFFER, START)}
+    read = known["file:weather"].capabilities
+    assert [tool.definition for tool in read.tools] == [tool.definition for tool in OFFER.tools]
+    assert list(read.tools[0].input_schema["properties"]) == ["b", "a"]
+
+
+async def test_a_failed_sync_keeps_what_is_known_and_a_good_one_clears_the_failure(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    await servers.sync_failed("file:weather", "It did not answer.")
+    assert await servers.known() == {"file:weather": Synced(SyncStatus.SYNC_FAILED, problem="It did not answer.")}
+    await servers.synced("file:weather", OFFER)
+    ledger.time = START + 300
+    await servers.sync_failed("file:weather", "Gone.")
+    assert await servers.known() == {"file:weather": Synced(SyncStatus.SYNC_FAILED, OFFER, START, "Gone.")}
+    await servers.synced("file:weather", OFFER)
+    assert await servers.known() == {"file:weather": Synced(SyncStatus.SYNCED, OFFER, START + 300)}
+
+
+async def test_a_sync_is_no_change_unless_something_else_is_offered(servers: SqlServerStore) -> None:
+    await servers.synced("file:weather", OFFER)
+    before = await servers.revision()
+    turned = dataclasses.replace(OFFER, tools=tuple(reversed(OFFER.tools)), server_version="1.3")
+    await servers.synced("file:weather", OFFER)
+    await servers.sync_failed("file:weather", "busy")
+    await servers.synced("file:weather", turned)
+    assert await servers.revision() == before
+    for kind in ("tools", "resources", "templates", "prompts"):
+        await servers.synced("file:weather", dataclasses.replace(OFFER, **{kind: getattr(OFFER, kind)[:1] * 3}))
+        after = await servers.revision()
+        assert after > before
+        before = after
+
+
+async def test_the_first_sync_of_a_server_that_offers_nothing_is_no_change(servers: SqlServerStore) -> None:
+    before = await servers.revision()
+    await servers.synced("file:weather", ServerCapabilities())
+    assert await servers.revision() == before
+    assert (await servers.known())["file:weather"].status is SyncStatus.SYNCED
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"tools": [1]}', "null", ""])
+async def test_what_is_known_and_cannot_be_read_is_left_out_said_once_and_put_right_by_the_next_sync(
+    ledger: Ledger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    await servers.synced("file:weather", OFFER)
+    await servers.synced("file:news", OFFER)
+    await execute(ledger, "update mcp_capabilities set capabilities = :t where server_id = 'file:weather'", t=text)
+    for _ in range(3):
+        assert list(await servers.known()) == ["file:news"]
+    assert [each for each in caplog.messages if "file:weather" in each] == [
+        "What is known of the server file:weather cannot be read and is left out"
+    ]
+    await servers.synced("file:weather", OFFER)
+    assert (await servers.known())["file:weather"].capabilities == OFFER
+
+
+# ---------------------------------------------------------------------- the revision
+
+
+async def test_the_revision_grows_with_every_change_of_servers_policies_and_profiles(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    policies, profiles = SqlPolicyStore(ledger.database), SqlProfileStore(ledger.database)
+    added = await servers.add(record(), {}, ANA)
+    profile = await profiles.save(Profile("p1", "Clerk"), ANA)
+    rule = PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
+    before = await servers.revision()
+    for change in (
+        lambda: servers.stand(added.id, Standing.DISABLED, ANA),
+        lambda: servers.change(dataclasses.replace(renamed(added, "R"), version=2), {}, ANA, changes={}),
+        lambda: policies.set_rule(rule, ANA),
+        lambda: policies.clear_rule(added.id, "run", ANA),
+        lambda: profiles.save(dataclasses.replace(profile, persona="Be brief."), ANA),
+        lambda: profiles.bind(HOME, "p1", ANA),
+        lambda: profiles.unbind(HOME, ANA),
+        lambda: profiles.delete("p1", ANA),
+        lambda: servers.synced(added.id, OFFER),
+        lambda: servers.remove(added.id, 3, ANA),
+    ):
+        await change()
+        after = await servers.revision()
+        assert after > before
+        before = after
+
+
+async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    policies, profiles = SqlPolicyStore(ledger.database), SqlProfileStore(ledger.database)
+    added = await servers.add(record(), {}, ANA)
+    rule = PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
+    await policies.set_rule(rule, ANA)
+    await profiles.save(Profile("p1", "Clerk"), ANA)
+    await profiles.bind(HOME, "p1", ANA)
+    before = await servers.revision(), await entries(ledger)
+    await servers.stand(added.id, Standing.ON, BEN)
+    await policies.set_rule(rule, BEN)
+    await profiles.bind(HOME, "p1", BEN)
+    assert not await policies.clear_rule(added.id, "look", BEN)
+    assert not await profiles.unbind("test:v", BEN)
+    assert not await profiles.delete("p2", BEN)
+    with pytest.raises(Conflict):
+        await servers.remove(added.id, 7, BEN)
+    assert (await servers.revision(), await entries(ledger)) == before
+
+
+# ---------------------------------------------------------------------- secrets
+
+
+async def test_secrets_are_revealed_from_wherever_they_are_kept(ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b" from a file\r\n\r\n")
+    servers = server_store(ledger, PASSWORD="from the environment")
+    kept = record(
+        secrets={
+            "auth": STORED,
+            "env:A": SecretReference(SecretSource.ENVIRONMENT, "PASSWORD"),
+            "header:X-B": SecretReference(SecretSource.FILE, str(tmp_path / "token")),
+        }
+    )
+    added = await servers.add(kept, {"auth": TOKEN}, ANA)
+    assert await servers.reveal(added) == {
+        "auth": TOKEN,
+        "env:A": "from the environment",
+        "header:X-B": " from a file\r\n",
+    }
+    assert await servers.reveal(record("bare")) == {}
+
+
+async def test_a_stored_secret_stays_until_it_is_set_anew_or_comes_from_elsewhere(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    added = await servers.add(with_token(), {"auth": "first"}, ANA)
+    kept = await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
+    assert await servers.reveal(kept) == {"auth": "first"}
+    again = await servers.change(kept, {"auth": "second"}, ANA, changes={})
+    assert await servers.reveal(again) == {"auth": "second"}
+    elsewhere = {"auth": SecretReference(SecretSource.ENVIRONMENT, "NOWHERE")}
+    moved = await servers.change(dataclasses.replace(again, secrets=elsewhere), {}, ANA, changes={})
+    assert moved.secrets == elsewhere
+    back = await servers.change(dataclasses.replace(moved, secrets={"auth": STORED}), {}, ANA, changes={})
+    with pytest.raises(SecretUnavailable, match="The secret auth of weather is not available: it was never set"):
+        await servers.reveal(back)
+    await servers.change(dataclasses.replace(back, secrets={}), {}, ANA, changes={})
+    assert await rows_of(ledger, "mcp_secrets") == []
+
+
+async def test_a_value_for_a_secret_that_is_not_stored_is_a_mistake_of_the_caller(servers: SqlServerStore) -> None:
+    for each in (record(), record(secrets={"auth": SecretReference(SecretSource.ENVIRONMENT, "X")})):
+        with pytest.raises(ValueError, match="'auth'") as caught:
+            await servers.add(each, {"auth": TOKEN}, ANA)
+        assert TOKEN not in str(caught.value)
+
+
+async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(ledger: Ledger, tmp_path: Path) -> None:
+    files = {"empty": b"\n", "large": b"x" * 65_537, "bytes": b"\xff\xfe", "whole": b"x" * 65_536}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    os.mkfifo(tmp_path / "pipe")
+    servers = server_store(ledger, EMPTY="")
+    found = {
+        "env:A": (SecretReference(SecretSource.ENVIRONMENT, "GONE"), "variable GONE is not set"),
+        "env:B": (SecretReference(SecretSource.ENVIRONMENT, "EMPTY"), "variable EMPTY is not set"),
+        "header:A": (SecretReference(SecretSource.FILE, str(tmp_path / "gone")), "cannot be read: No such file"),
+        "header:B": (SecretReference(SecretSource.FILE, str(tmp_path / "empty")), "empty is empty"),
+        "header:C": (SecretReference(SecretSource.FILE, str(tmp_path / "large")), "larger than 64 KiB"),
+        "header:D": (SecretReference(SecretSource.FILE, str(tmp_path / "bytes")), "is no text"),
+        "header:E": (SecretReference(SecretSource.FILE, str(tmp_path)), "is no regular file"),
+        "header:F": (SecretReference(SecretSource.FILE, str(tmp_path / "pipe")), "is no regular file"),
+        "header:G": (SecretReference(SecretSource.FILE, "/dev/zero"), "is no regular file"),
+    }
+    for slot, (reference, reason) in found.items():
+        with pytest.raises(SecretUnavailable, match=f"The secret {slot} of weather is not available: .*{reason}") as no:
+            await servers.reveal(record(secrets={slot: reference}))
+        assert no.value.fix
+    whole = record(secrets={"auth": SecretReference(SecretSource.FILE, str(tmp_path / "whole"))})
+    assert await servers.reveal(whole) == {"auth": "x" * 65_536}
+
+
+async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_on(ledger: Ledger) -> None:
+    added = await server_store(ledger).add(with_token(), {"auth": TOKEN}, ANA)
+    wrong = server_store(ledger, make_box(generate_key()))
+    with pytest.raises(SecretUnavailable) as caught:
+        await wrong.reveal(added)
+    assert caught.value.cause.startswith(
+        "The secret auth of weather is not available: it was encrypted with another key"
+    )
+    assert "MCP_ENCRYPTION_KEY" in caught.value.fix
+    assert TOKEN not in str(caught.value)
+    assert await wrong.records() == [added]
+    none = server_store(ledger, SecretBox())
+    with pytest.raises(SecretUnavailable, match="which is not set"):
+        await none.reveal(added)
+    with pytest.raises(SecretUnavailable, match="no key to encrypt secrets with"):
+        await none.add(with_token("rain"), {"auth": TOKEN}, ANA)
+    assert await none.records() == [added]
+
+
+async def test_a_ciphertext_opens_only_where_it_was_put(ledger: Ledger, servers: SqlServerStore) -> None:
+    mine, theirs = [await servers.add(with_token(slug), {"auth": slug}, ANA) for slug in ("mine", "theirs")]
+    move = """update mcp_secrets set ciphertext =
+        (select ciphertext from mcp_secrets where server_id = :theirs) where server_id = :mine"""
+    await execute(ledger, move, mine=mine.id, theirs=theirs.id)
+    with pytest.raises(SecretUnavailable, match="tampered"):
+        await servers.reveal(mine)
+
+
+async def test_after_a_rotation_the_new_key_alone_opens_everything(ledger: Ledger) -> None:
+    old, new = generate_key(), generate_key()
+    before = server_store(ledger, make_box(old))
+    added = [await before.add(with_token(slug), {"auth": slug}, ANA) for slug in ("one", "two")]
+    lost = await server_store(ledger).add(with_token("lost"), {"auth": "lost"}, ANA)
+    revision = await before.revision()
+    assert await server_store(ledger, make_box(f"{new},{old}")).reseal(BEN) == Resealed(2, ("lost auth",))
+    after = server_store(ledger, make_box(new))
+    assert [await after.reveal(each) for each in added] == [{"auth": "one"}, {"auth": "two"}]
+    assert await server_store(ledger).reveal(lost) == {"auth": "lost"}
+    for each in added:
+        with pytest.raises(SecretUnavailable):
+            await before.reveal(each)
+    assert await after.revision() == revision
+    assert await the_chain_is_whole(ledger)
+
+
+async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(ledger: Ledger) -> None:
+    added = await server_store(ledger, make_box("", "open sesame")).add(with_token(), {"auth": TOKEN}, ANA)
+    both = server_store(ledger, make_box(KEY, "open sesame"))
+    assert await both.reveal(added) == {"auth": TOKEN}
+    assert await both.reseal(ANA) == Resealed(1)
+    assert await server_store(ledger).reveal(added) == {"auth": TOKEN}
+
+
+async def test_nothing_of_a_secret_is_in_the_database(ledger: Ledger, servers: SqlServerStore, tmp_path: Path) -> None:
+    secret = {"auth": TOKEN, "header:X-Key": "another-long-secret"}
+    sealed = record(secrets=dict.fromkeys(secret, STORED))
+    added = await servers.add(sealed, secret, ANA)
+    told = {"auth": f"was {TOKEN}", "title": "Old → New"}
+    changed = await servers.change(renamed(added, "New"), {"auth": TOKEN}, ANA, changes=told)
+    await servers.reseal(ANA)
+    held = await dump(ledger, tmp_path)
+    assert b"weather.example" in held, "it looks where the rows are"
+    for value in (*secret.values(), KEY):
+        for spelled in (value.encode(), base64.b64encode(value.encode()), value.encode().hex().encode()):
+            assert spelled not in held
+    await servers.remove(changed.id, changed.version, ANA)
+    assert TOKEN.encode() not in await dump(ledger, tmp_path)
+
+
+async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may_hold_one(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    url = HttpTransport("https://ana:hunter2@weather.example:8443/mcp?key=hunter2", {"X-Key": "hunter2"})
+    added = await servers.add(with_token(transport=url, description="d"), {"auth": "hunter2"}, ANA)
+    command = StdioTransport("files", ("--token", "hunter2"), {"TOKEN": "hunter2"})
+    await servers.add(record("files", transport=command), {}, ANA)
+    changes = {"title": "The weather → Rain"}
+    await servers.change(renamed(added, "Rain"), {"auth": "hunter2"}, BEN, changes=changes)
+    page, count = await SqlArchive(ledger.database).audit("", 10, 0)
+    assert count == 3
+    assert page[0].facts == {"server": "weather", "changes": changes, "secrets_set": ["auth"]}
+    assert page[1].facts["command"] == "files"
+    assert page[2].facts == {
+        "server": "weather",
+        "workspace": HOME,
+        "transport": "streamable_http",
+        "host": "weather.example:8443",
+        "authentication": "api_key",
+        "secrets": {"auth": "stored"},
+        "trusted": False,
+        "auto_connect": True,
+        "standing": "on",
+    }
+    assert "hunter2" not in repr(page)
+
+
+# ---------------------------------------------------------------------- policies
+
+
+async def test_policies_are_set_replaced_and_cleared_by_server_and_tool(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    added = await servers.add(record(), {}, ANA)
+    await policies.set_rule(PolicyRule(added.id, EVERY_TOOL, ApprovalPolicy.ALWAYS_ALLOW), ANA)
+    await policies.set_rule(PolicyRule("file:news", "read", ApprovalPolicy.ASK_USER), ANA)
+    ledger.time = START + 9
+    await policies.set_rule(PolicyRule(added.id, EVERY_TOOL, ApprovalPolicy.ALWAYS_DENY), BEN)
+    assert await policies.rules() == [
+        PolicyRule("file:news", "read", ApprovalPolicy.ASK_USER, ANA.principal, START),
+        PolicyRule(added.id, EVERY_TOOL, ApprovalPolicy.ALWAYS_DENY, BEN.principal, START + 9),
+    ]
+    assert await policies.clear_rule("file:news", "read", BEN)
+    assert not await policies.clear_rule("file:news", "read", BEN)
+    assert [rule.server for rule in await policies.rules()] == [added.id]
+    page, _ = await SqlArchive(ledger.database).audit("file:news", 10, 0)
+    assert [(entry.kind, dict(entry.facts)) for entry in page] == [
+        ("cleared policy", {"server": "news", "tool": "read", "changes": {"policy": "ASK_USER → none"}}),
+        ("set policy", {"server": "news", "tool": "read", "changes": {"policy": "none → ASK_USER"}}),
+    ]
+    assert await the_chain_is_whole(ledger)
+
+
+async def test_a_policy_of_a_later_release_denies(ledger: Ledger) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    await policies.set_rule(PolicyRule("file:news", "read", ApprovalPolicy.ALWAYS_ALLOW), ANA)
+    await execute(ledger, "update policies set policy = 'AUTO'")
+    assert [rule.policy for rule in await policies.rules()] == [ApprovalPolicy.ALWAYS_DENY]
+
+
+# ---------------------------------------------------------------------- profiles
+
+CLERK = Profile(
+    id="p1",
+    name="Clerk",
+    workspace=HOME,
+    persona="Be brief.",
+    model="demo:loud",
+    servers=frozenset({"file:news", "id-1"}),
+    tools={"id-1": frozenset({"read", "list"})},
+    policies=(PolicyRule("id-1", "read", ApprovalPolicy.ALWAYS_DENY, "test:ana", 3.0),),
+    approvers=frozenset({"test:ben"}),
+)
+
+
+async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(ledger: Ledger) -> None:
+    profiles = SqlProfileStore(ledger.database)
+    saved = await profiles.save(CLERK, ANA)
+    assert saved == dataclasses.replace(CLERK, version=1, updated_at=START, updated_by=ANA.principal)
+    assert await profiles.save(CLERK, ANA) == saved
+    changed = await profiles.save(dataclasses.replace(saved, persona="Be long.", servers=None), BEN)
+    assert (changed.persona, changed.servers, changed.version, changed.updated_by) == ("Be long.", None, 2, "test:ben")
+    assert await profiles.profiles() == [changed]
+    with pytest.raises(Conflict, match="changed meanwhile by test:ben"):
+        await profiles.save(dataclasses.replace(saved, persona="Be silent."), ANA)
+    with pytest.raises(Conflict, match="changed meanwhile by test:ben"):
+        await profiles.save(dataclasses.replace(CLERK, persona="Be silent."), ANA)
+    with pytest.raises(NotFound):
+        await profiles.save(Profile("p2", "Ghost", version=1), ANA)
+    page, _ = await SqlArchive(ledger.database).audit("p1", 10, 0)
+    assert [entry.kind for entry in page] == ["changed profile", "added profile"]
+    assert page[0].facts["changes"] == {
+        "persona": "Be brief. → Be long.",
+        "servers": '["file:news", "id-1"] → null',
+    }
+
+
+async def test_a_profiles_name_is_taken_once_wherever_it_can_be_seen(ledger: Ledger) -> None:
+    profiles = SqlProfileStore(ledger.database)
+    await profiles.save(CLERK, ANA)
+    await profiles.save(Profile("p2", "clerk", "test:v"), ANA)
+    for workspace in (HOME, EVERYWHERE):
+        with pytest.raises(Conflict) as caught:
+            await profiles.save(Profile("p3", " CLERK", workspace), ANA)
+        assert caught.value.field == "name"
+
+
+async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(ledger: Ledger) -> None:
+    profiles = SqlProfileStore(ledger.database)
+    for each in (CLERK, Profile("p2", "Guard")):
+        await profiles.save(each, ANA)
+    await profiles.bind(HOME, "p1", ANA)
+    await profiles.bind("test:w:hall", "p1", ANA)
+    await profiles.bind("test:w:hall", "p2", BEN)
+    assert await profiles.bindings() == [Binding(HOME, "p1"), Binding("test:w:hall", "p2")]
+    assert await profiles.unbind("test:w:hall", BEN)
+    assert await profiles.delete("p1", BEN)
+    assert not await profiles.delete("p1", BEN)
+    assert await profiles.bindings() == []
+    assert [each.name for each in await profiles.profiles()] == ["Guard"]
+    with pytest.raises(NotFound):
+        await profiles.bind(HOME, "p1", ANA)
+    assert await entries(ledger, "p2") == [
+        ("unbound profile", BEN.principal),
+        ("bound profile", BEN.principal),
+        ("added profile", ANA.principal),
+    ]
+    assert await the_chain_is_whole(ledger)
+
+
+async def test_a_profile_that_cannot_be_read_enables_nothing_and_can_be_replaced(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    profiles = SqlProfileStore(ledger.database)
+    await profiles.save(CLERK, ANA)
+    await execute(ledger, "update profiles set body = '{'")
+    for _ in range(2):
+        (closed,) = await profiles.profiles()
+        assert not closed.enables(TOOL)
+    assert len(caplog.messages) == 1
+    again = await profiles.save(dataclasses.replace(CLERK, version=closed.version), ANA)
+    assert await profiles.profiles() == [again]
+
+
+# ---------------------------------------------------------------------- the archive
+
+
+def at(channel: str, thread: str = "1", workspace: str = "w") -> ConversationKey:
+    return ConversationKey("test", workspace, channel, thread)
+
+
+async def asked(ledger: Ledger, conversation: ConversationKey, text: str, author: Author = ANA) -> None:
+    ledger.time += 1
+    await ledger.log.enqueue(message(text, f"{conversation}{text}", conversation=conversation, author=author))
+
+
+async def test_conversations_are_listed_the_latest_first_by_reach_and_person(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    await asked(ledger, at("hall"), "first question")
+    await asked(ledger, at("hall", "2"), "second", BEN)
+    await asked(ledger, at("hall_", "3"), "other channel")
+    await asked(ledger, at("hall", "1", "W"), "other workspace")
+    await asked(ledger, at("hall"), "and more", BEN)
+    page, count = await archive.conversations("test:w:", "", 10, 0)
+    assert [(each.key, each.title, each.started_by, each.turns) for each in page] == [
+        (at("hall"), "first question", "Ana", 2),
+        (at("hall_", "3"), "other channel", "Ana", 1),
+        (at("hall", "2"), "second", "Ben", 1),
+    ]
+    assert (count, page[0].state, page[0].created_at, page[0].updated_at) == (3, "CREATED", START + 1, START + 5)
+    assert [each.key for each in (await archive.conversations("test:w:hall:", "", 10, 0))[0]] == [
+        at("hall"),
+        at("hall", "2"),
+    ]
+    bens, number = await archive.conversations("test:w:", "test:ben", 10, 0)
+    assert ([each.key for each in bens], number) == ([at("hall"), at("hall", "2")], 2)
+    assert await archive.conversations("test:w:", "slack:ben", 10, 0) == ([], 0)
+    assert (await archive.conversations("", "", 10, 0))[1] == 4
+    assert [each.key for each in (await archive.conversations("test:w:", "", 1, 1))[0]] == [at("hall_", "3")]
+    assert (await archive.conversations("test:w:", "", 1, 9)) == ([], 3)
+
+
+async def test_a_conversations_state_is_one_of_the_words_people_know(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    archive = SqlArchive(ledger.database)
+    assert (await archive.conversations("", "", 1, 0))[0][0].state == "STREAMING"
+    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    assert (await archive.conversations("", "", 1, 0))[0][0].state == "COMPLETED"
+
+
+@pytest.mark.parametrize("strange", ["%", "_", "a:b", "ä", "\U0001f4a1", "\\", "'", '"'])
+async def test_a_reach_is_taken_letter_by_letter(ledger: Ledger, strange: str) -> None:
+    archive = SqlArchive(ledger.database)
+    for channel in ("plain", strange, f"{strange}x"):
+        await asked(ledger, at(channel), "hi")
+    beginning = str(at(strange)).rpartition(":")[0] + ":"
+    page, count = await archive.conversations(beginning, "", 10, 0)
+    assert ([each.key.channel for each in page], count) == ([strange], 1)
+
+
+async def test_who_has_asked_something_took_part_on_their_own_platform(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    await asked(ledger, HALL, "hi", ANA)
+    assert await archive.took_part(HALL, ANA.principal)
+    assert not await archive.took_part(HALL, BEN.principal)
+    assert not await archive.took_part(HALL, "slack:ana")
+    assert not await archive.took_part(at("hall", "9"), ANA.principal)
+
+
+async def test_a_conversation_at_rest_is_deleted_and_one_that_goes_on_is_not(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    claim = await running(ledger)
+    assert not await archive.delete(HALL, BEN)
+    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    assert await archive.delete(HALL, BEN)
+    assert not await archive.delete(HALL, BEN)
+    assert await archive.conversations("", "", 10, 0) == ([], 0)
+
+
+def wanted(n: int, server: str, status: StepStatus = StepStatus.READY, card: str = "") -> ToolStep:
+    approval = Approval(card, 1, "print", ANA, 60.0) if card else None
+    call = ToolCall(f"c{n}", f"{server}__run", {"text": WEIRD})
+    return ToolStep(n, call, ToolRef(server, "run"), status, approval=approval)
+
+
+async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_how_long_they_took(
+    ledger: Ledger,
+) -> None:
+    archive = SqlArchive(ledger.database)
+    claim = await running(ledger)
+    reply = ModelStep(1, assistant("", wanted(2, "news").call), StopReason.TOOLS)
+    awaiting = wanted(2, "news", StepStatus.AWAITING, "card-1")
+    made_up = dataclasses.replace(wanted(4, "weather", StepStatus.FAILED), tool=None)
+    await ledger.log.append(claim, reply, [awaiting, wanted(3, "weather"), made_up])
+    assert (await archive.running("news"), await archive.running("weather")) == (1, 0)
+    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    ledger.time += 5
+    for n in (2, 3):
+        await ledger.log.begin(claim, n)
+    ledger.time += 1.5
+    await ledger.log.end(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
+    page, count = await archive.calls("news", HALL.home, 10, 0)
+    (call,) = page
+    assert (call.name, call.status, call.asked_by, call.decided_by, call.seconds, call.at, call.turn_id) == (
+        "run", "done", "Ana", "Ben", 1.5, START, claim.turn_id,
+    )  # fmt: skip
+    assert count == 1
+    everything, number = await archive.calls("", HALL.home, 10, 0)
+    assert [(each.name, each.status, each.seconds) for each in everything] == [
+        ("weather__run", "failed", None),
+        ("run", "started", None),
+        ("run", "done", 1.5),
+    ]
+    assert number == 3
+    assert [each.status for each in (await archive.calls("", "", 1, 1))[0]] == ["started"]
+    assert await archive.calls("news", "test:v", 10, 0) == ([], 0)
+    assert await archive.calls("nobody", HALL.home, 10, 0) == ([], 0)
+    assert await archive.running("news") == 0
+
+
+async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    archive = SqlArchive(ledger.database)
+    here = await servers.add(record("news"), {}, ANA)
+    there = await servers.add(record("news", "test:v"), {}, ANA)
+    claim = await running(ledger)
+    await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
+    assert [await archive.running(each) for each in (here.id, there.id, "news", "file:news")] == [1, 0, 1, 1]
+    assert (await archive.calls(here.id, HALL.home, 10, 0))[1] == 1
+
+
+async def test_a_call_that_cannot_be_read_is_listed_without_its_name(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    claim = await running(ledger)
+    await ledger.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
+    await execute(ledger, "update steps set body = '{\"v\": 9}' where n = 1")
+    assert {each.name for each in (await archive.calls("", "", 10, 0))[0]} == {"run", "(unreadable)"}
+    assert (await archive.calls("news", "", 10, 0))[1] == 1
+
+
+async def test_the_audit_is_read_page_by_page_and_only_of_what_admins_set(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    claim = await running(ledger)
+    await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
+    added = await servers.add(record(), {}, ANA)
+    await servers.stand(added.id, Standing.DISABLED, BEN)
+    other = await servers.add(record("other"), {}, ANA)
+    archive = SqlArchive(ledger.database)
+    page, count = await archive.audit("", 2, 0)
+    assert ([entry.kind for entry in page], count) == (["added server", "switched server off"], 3)
+    assert [entry.kind for entry in (await archive.audit("", 2, 2))[0]] == ["added server"]
+    assert [entry.facts["server"] for entry in (await archive.audit(other.id, 9, 0))[0]] == ["other"]
+    assert page[1].facts == {"server": "weather", "changes": {"standing": "on → disabled"}}
+    assert (page[1].actor, page[1].at) == (BEN.principal, START)
+    assert page[0].seq > page[1].seq
+    assert await archive.audit("nobody", 9, 0) == ([], 0)
+
+
+async def test_whom_a_row_of_the_audit_is_about_cannot_be_changed_unseen(
+    ledger: Ledger, servers: SqlServerStore
+) -> None:
+    await servers.add(record(), {}, ANA)
+    assert await the_chain_is_whole(ledger)
+
+    def force(connection: sa.Connection) -> None:
+        on = "" if connection.dialect.name == "sqlite" else " on audit"
+        trigger = "audit_is_append_only" if on else "audit_is_never_changed"
+        connection.exec_driver_sql(f"drop trigger {trigger}{on}")
+        connection.exec_driver_sql("update audit set subject = '' where seq = 1")
+
+    await ledger.database.run(force)
+    assert await ledger.database.run(audit.first_that_does_not_fit) == 1
+
+
+async def test_many_admins_at_once_lose_nothing(ledger: Ledger, servers: SqlServerStore) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    added = await servers.add(record(), {}, ANA)
+    before = await servers.revision()
+    rules = [PolicyRule(added.id, f"tool-{n}", ApprovalPolicy.ASK_USER) for n in range(12)]
+    await asyncio.gather(*(policies.set_rule(rule, ANA) for rule in rules))
+    assert len(await policies.rules()) == 12
+    assert await servers.revision() == before + 12
+    assert await the_chain_is_whole(ledger)

@@ -1,0 +1,203 @@
+"""What holds in a conversation: three layers of policies, and the profile that is bound to the place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict
+from bot.domain.conversations import ConversationKey
+from bot.domain.profiles import EVERY_TOOL, Binding, PolicyRule, Profile
+from bot.domain.tools import ServerGuidance, Tool, ToolSet
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.rules import RuleBook
+from tests.engine.conftest import House
+from tests.fakes.parts import (
+    ANA,
+    BEN,
+    ScriptedModel,
+    answers_ok,
+    ask_for,
+    call,
+    member,
+    message,
+    running,
+    say,
+    tool,
+    words,
+)
+
+ALLOW, DENY, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER
+
+HALL = ConversationKey("test", "w", "hall", "1")
+KITCHEN = ConversationKey("test", "w", "kitchen", "1")
+ABROAD = ConversationKey("test", "x", "hall", "1")
+
+ADD = Tool("notes__add", "notes", "add", server_id="n1")
+LIST = Tool("notes__list", "notes", "list", server_id="n1")
+SEND = Tool("mail__send", "mail", "send", server_id="m1")
+
+
+def book(file: Policies | None = None, *rules: PolicyRule, profile: Profile | None = None) -> RuleBook:
+    made = RuleBook(file)
+    made.amend(rules, [profile] if profile else [], [Binding("test:w", profile.id)] if profile else [])
+    return made
+
+
+def of(server: str, tool_name: str, policy: ApprovalPolicy) -> PolicyRule:
+    return PolicyRule(server, tool_name, policy)
+
+
+def test_an_admins_word_on_a_tool_comes_before_the_files_on_its_server() -> None:
+    file = Policies(servers={"notes": ServerPolicy(default=ASK)})
+    rules = book(file, of("n1", "list", ALLOW)).rules(HALL)
+    assert rules.policy_of(LIST) is ALLOW
+    assert rules.policy_of(ADD) is ASK
+
+
+def test_an_admins_word_on_a_server_does_not_loosen_the_files_on_its_tool() -> None:
+    file = Policies(servers={"notes": ServerPolicy({"add": ASK})})
+    rules = book(file, of("n1", EVERY_TOOL, ALLOW)).rules(HALL)
+    assert rules.policy_of(ADD) is ASK
+    assert rules.policy_of(LIST) is ALLOW
+
+
+@pytest.mark.parametrize("particular", ["add", EVERY_TOOL])
+def test_what_the_file_denies_nobody_allows(particular: str) -> None:
+    file = Policies(servers={"notes": ServerPolicy({"add": DENY})})
+    profile = Profile("p", "p", policies=(of("n1", particular, ALLOW),))
+    assert book(file, of("n1", particular, ALLOW), profile=profile).rules(HALL).policy_of(ADD) is DENY
+
+
+def test_what_an_admin_denies_for_a_server_is_denied_whatever_is_said_of_its_tools() -> None:
+    file = Policies(servers={"notes": ServerPolicy({"add": ALLOW})})
+    assert book(file, of("n1", EVERY_TOOL, DENY)).rules(HALL).policy_of(ADD) is DENY
+
+
+def test_of_two_words_alike_the_stricter_counts() -> None:
+    file = Policies(servers={"notes": ServerPolicy({"add": ALLOW})})
+    assert book(file, of("n1", "add", ASK)).rules(HALL).policy_of(ADD) is ASK
+
+
+def test_a_default_of_the_file_is_no_word_on_a_tool_and_gives_way() -> None:
+    assert book(Policies(default=DENY), of("n1", "add", ALLOW)).rules(HALL).policy_of(ADD) is ALLOW
+    assert book(Policies(default=DENY)).rules(HALL).policy_of(ADD) is DENY
+
+
+def test_a_rule_is_for_its_server_and_not_for_another_of_the_same_name() -> None:
+    elsewhere = Tool("notes__add", "notes", "add", server_id="n2")
+    assert book(None, of("n1", "add", ALLOW)).rules(HALL).policy_of(elsewhere) is ASK
+
+
+@given(st.lists(st.sampled_from([ALLOW, DENY, ASK]), min_size=6, max_size=6), st.integers(0, 63))
+def test_nothing_that_anybody_denies_ever_runs(policies: list[ApprovalPolicy], mask: int) -> None:
+    said = [policy if mask >> n & 1 else None for n, policy in enumerate(policies)]
+    file = Policies(ALLOW, {"notes": ServerPolicy({"add": said[0]} if said[0] else {}, said[1])})
+    set_by_admins = [of("n1", name, word) for name, word in (("add", said[2]), (EVERY_TOOL, said[3])) if word]
+    own = tuple(of("n1", name, word) for name, word in (("add", said[4]), (EVERY_TOOL, said[5])) if word)
+    found = book(file, *set_by_admins, profile=Profile("p", "p", policies=own)).rules(HALL).policy_of(ADD)
+    # Within one layer the particular word stands for the layer.
+    layers = [said[0] or said[1], said[2] or said[3], said[4] or said[5]]
+    if DENY in layers:
+        assert found is DENY
+    elif ASK in (said[0], said[2], said[4]):
+        assert found is ASK
+    elif any(word is ALLOW for word in (said[0], said[2], said[4])):
+        assert found is ALLOW
+    else:
+        assert found is (ASK if ASK in layers else ALLOW)
+
+
+def test_the_nearest_binding_holds() -> None:
+    made = RuleBook()
+    profiles = [Profile("1", "everybody"), Profile("2", "workspace"), Profile("3", "channel")]
+    made.amend([], profiles, [Binding("", "1"), Binding("test:w", "2"), Binding("test:w:kitchen", "3")])
+    assert made.rules(KITCHEN).profile.name == "channel"
+    assert made.rules(HALL).profile.name == "workspace"
+    assert made.rules(ABROAD).profile.name == "everybody"
+
+
+def test_a_binding_to_a_profile_that_is_gone_holds_nothing() -> None:
+    made = RuleBook()
+    made.amend([], [], [Binding("test:w", "1")])
+    assert made.rules(HALL).profile.name == "default"
+
+
+def test_a_profile_enables_servers_and_of_some_of_them_only_tools() -> None:
+    rules = book(profile=Profile("p", "p", servers=frozenset({"n1"}), tools={"n1": frozenset({"list"})})).rules(HALL)
+    guidance = (ServerGuidance("notes", "Mind it.", auto_context_tool="notes__add"), ServerGuidance("mail", "Hush."))
+    enabled = rules.enabled(ToolSet((ADD, LIST, SEND), guidance))
+    assert [each.name for each in enabled.tools] == ["notes__list"]
+    assert enabled.guidance == (ServerGuidance("notes", "Mind it."),)
+
+
+def ended(view: TurnView) -> list[ToolStep]:
+    return [step for step in view.steps if isinstance(step, ToolStep)]
+
+
+async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_model_knows_its_name(house: House) -> None:
+    house.toolbox.add(tool("notes__list", server_id="n1"), answers_ok)
+    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    house.rules = book(Policies(ALLOW), profile=Profile("p", "p", servers=frozenset({"n1"})))
+    house.model.script = [ask_for(call("mail__send")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("send it"))).turn_id)
+    (step,) = ended(view)
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert step.result.text == "Not run: mail__send is not enabled in this conversation's profile."
+    assert house.toolbox.calls == []
+    assert [each.name for each in house.model.requests[0].tools] == ["notes__list"]
+
+
+async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(house: House) -> None:
+    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    house.rules = RuleBook(signatories=Signatories(admins=frozenset({ANA.principal})))
+    house.model.script = [ask_for(call("mail__send")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("send it"))
+        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = waiting.awaiting[0].approval
+        assert approval is not None
+        house.rules.amend([], [Profile("p", "p", servers=frozenset())], [Binding("", "p")])
+        assert await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, ANA), member(ANA)) == Settled(
+            Verdict.APPROVE
+        )
+        view = await house.surface.ended(receipt.turn_id)
+    assert ended(view)[0].status is StepStatus.FAILED
+    assert house.toolbox.calls == []
+
+
+async def test_persona_and_model_are_the_profiles(house: House) -> None:
+    house.rules = book(profile=Profile("p", "p", persona="Speak like a pilot.", model="demo:other"))
+    house.model.others["demo:other"] = other = ScriptedModel([say("Roger.")])
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+    assert view.turn.status is TurnStatus.DONE
+    assert house.model.requests == []
+    assert words(other.requests[0])[0] == "Be useful.\n\nSpeak like a pilot."
+
+
+async def test_a_profiles_approvers_sign_instead_of_the_others(house: House) -> None:
+    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    profile = Profile("p", "p", approvers=frozenset({BEN.principal}))
+    house.rules = RuleBook(signatories=Signatories(approvers=frozenset({ANA.principal})))
+    house.rules.amend([], [profile], [Binding("test:w", "p")])
+    house.model.script = [ask_for(call("mail__send")), say("Sent.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("send it"))
+        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = waiting.awaiting[0].approval
+        assert approval is not None
+        refused = await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        assert refused == NotAllowed("You may not sign this. It needs test:ben.")
+        await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, BEN), member(BEN))
+        view = await house.surface.ended(receipt.turn_id)
+    assert ended(view)[0].status is StepStatus.DONE

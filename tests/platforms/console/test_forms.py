@@ -1,0 +1,184 @@
+"""Forms, confirmations and next steps, as they are drawn and filled in at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.domain.commands import Action, Document, Form, Invocation, Page, Reply, Submission, Table
+from bot.platforms.console.history import LineHistory
+from bot.platforms.console.plain_replies import reply_text
+from tests.commands.servers import config_of, office, with_jira
+from tests.platforms.console.chat import Chat, chatting
+from tests.platforms.console.scripted import ScriptedCommands, ScriptedTurn
+
+SECRET = "correct horse battery"
+
+
+async def field(chat: Chat, label: str, typed: str) -> None:
+    """Wait until a field is asked for, and answer it."""
+    await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith(f"{label}:"), f"the field {label!r}")
+    chat.terminal.press(f"{typed}\r")
+
+
+async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
+    held = office()
+    async with chatting(commands=held.registry, size=(100, 30)) as chat:
+        await chat.type("/mcp add")
+        await chat.terminal.shows("Add an MCP server", "what people call it")
+        await field(chat, "Name", "Git Hub")
+        await chat.terminal.shows("streamable_http | stdio")
+        await field(chat, "Transport", "")
+        await field(chat, "Address or command line", "https://api.example.com/mcp")
+        await field(chat, "Sign-in", "")
+        await field(chat, "Policy", "\x15deny")
+        await chat.terminal.shows("git-hub is added.", "→ /mcp tools git-hub   Review tools")
+        await chat.terminal.prompts()
+        assert config_of(held, "git-hub").title == "Git Hub"
+
+
+async def test_what_was_wrong_is_said_under_its_field_and_asked_again_alone() -> None:
+    held = office()
+    async with chatting(commands=held.registry, size=(100, 40)) as chat:
+        await chat.type("/mcp add")
+        await field(chat, "Name", "notes")
+        await field(chat, "Transport", "")
+        await field(chat, "Address or command line", "nowhere")
+        await field(chat, "Sign-in", "")
+        await field(chat, "Policy", "")
+        await chat.terminal.shows("Name: This is taken by notes.")
+        await field(chat, "Name", "\x15other")
+        await chat.terminal.shows("Address or command line: That is no http or https address.")
+        await field(chat, "Address or command line", "\x15https://api.example.com/mcp")
+        await chat.terminal.shows("other is added.")
+        await chat.terminal.prompts()
+        assert chat.terminal.text.count("Sign-in: ") == 1
+
+
+async def test_a_choice_that_is_none_is_asked_again_at_once() -> None:
+    async with chatting(commands=office().registry, size=(100, 30)) as chat:
+        await chat.type("/mcp add")
+        await field(chat, "Name", "")
+        await chat.terminal.shows("Something is needed here.")
+        await field(chat, "Name", "x")
+        await field(chat, "Transport", "\x15carrier pigeon")
+        await chat.terminal.shows("One of: streamable_http, stdio.")
+        await field(chat, "Transport", "\x15str")
+        await chat.terminal.shows("Transport: streamable_http")
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1b", "\x04"])
+async def test_a_form_can_be_left_and_nothing_has_changed_then(key: str) -> None:
+    held = office()
+    async with chatting(commands=held.registry, size=(100, 30)) as chat:
+        await chat.type("/mcp add")
+        await field(chat, "Name", "x")
+        await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith("Transport:"), "the second field")
+        chat.terminal.press(key)
+        await chat.terminal.shows("Nothing was changed.")
+        await chat.terminal.prompts()
+        assert held.store.kept == {}
+        await chat.type("/mcp list")
+        await chat.terminal.shows("MCP servers · 2")
+
+
+async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or_in_the_history(
+    tmp_path: Path,
+) -> None:
+    held = await with_jira()
+    jira = config_of(held, "jira")
+    # The workspace of the terminal, whose person is no operator for this house.
+    held.store.kept[jira.id] = replace(held.store.kept[jira.id], config=replace(jira, workspace="console:local"))
+    history = tmp_path / "history"
+    async with chatting(commands=held.registry, size=(100, 30), history=history) as chat:
+        await chat.type("/mcp secret set jira auth")
+        await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith("Secret:"), "the secret's field")
+        chat.terminal.press(SECRET)
+        await chat.terminal.shows("•" * len(SECRET))
+        chat.terminal.press("\r")
+        await chat.terminal.shows("Secret: (hidden)", "The secret of jira is set")
+        assert SECRET.encode() not in chat.terminal.raw
+    assert held.store.values[jira.id] == {"auth": SECRET}
+    assert SECRET not in history.read_text()
+
+
+async def test_what_destroys_is_confirmed_by_typing_the_name() -> None:
+    gone = Reply("The thing is gone.")
+    asking = Reply("Remove `jira`?", actions=(Action("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
+
+    class Commands(ScriptedCommands):
+        async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+            self.requests.append(request)
+            yield gone if "--confirm" in getattr(request, "words", ()) else asking
+
+    commands = Commands()
+    async with chatting(commands=commands, size=(100, 30)) as chat:
+        await chat.type("/mcp remove jira")
+        await chat.terminal.shows("→ /mcp remove jira --confirm jira   Remove jira")
+        await field(chat, "Type jira to confirm", "")
+        await chat.terminal.shows("Nothing was changed.")
+        await chat.type("/mcp remove jira")
+        await field(chat, "Type jira to confirm", "jira")
+        await chat.terminal.shows("The thing is gone.")
+        assert [request.words for request in commands.requests if isinstance(request, Invocation)] == [
+            ("remove", "jira"),
+            ("remove", "jira"),
+            ("remove", "jira", "--confirm", "jira"),
+        ]
+
+
+async def test_a_call_by_hand_is_followed_like_a_question() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.end("Made OPS-1.")
+
+    held = office()
+    async with chatting({"Run notes.add": script}, commands=held.registry) as chat:
+        await chat.type("/mcp run notes add text=x")
+        await chat.terminal.shows("Made OPS-1.")
+        await chat.terminal.prompts()
+        [message] = chat.engine.received
+        assert message.call is not None
+        assert (message.call.name, message.call.arguments) == ("notes__add", {"text": "x"})
+
+
+async def test_pages_and_actions_are_lines_to_type() -> None:
+    reply = Reply(
+        "Tools",
+        Table(("tool",), (("x",),)),
+        actions=(Action("Undo", ("mcp", "enable", "a b")),),
+        page=Page(2, 3, ("mcp", "tools")),
+    )
+    lines = ("→ /mcp enable 'a b'   Undo", "◀ /mcp tools --page 1   page 1 of 3", "▶ /mcp tools --page 3   page 3 of 3")
+    async with chatting(commands=ScriptedCommands(reply), size=(100, 24)) as chat:
+        await chat.type("/mcp tools")
+        await chat.terminal.shows(*lines)
+        await chat.terminal.prompts()
+    assert reply_text(reply).endswith("\n".join(lines))
+
+
+def test_without_a_screen_a_text_to_keep_is_written_out_as_it_stands() -> None:
+    assert reply_text(Reply("Here:", document=Document("a.md", "# a\n\n\x1b[2J`b`\n"))) == "Here:\n\n# a\n\n`b`"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/mcp secret set jira auth hunter2",
+        "/mcp secret rotate jira auth 'hunter2'",
+        "/mcp add x --url https://x.example --secret hunter2",
+        "/mcp add x --header Authorization=hunter2",
+        "/mcp add x --url https://x.example/?k=ghp_a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2",
+    ],
+)
+def test_a_line_with_something_secret_in_it_is_not_written_down(line: str, tmp_path: Path) -> None:
+    history = LineHistory(tmp_path / "history")
+    history.store_string(line)
+    history.store_string("/mcp secret set jira auth env:JIRA_TOKEN")
+    history.store_string("/mcp add x --header Authorization=env:JIRA --secret file:/run/x")
+    assert list(LineHistory(tmp_path / "history").load_history_strings()) == [
+        "/mcp add x --header Authorization=env:JIRA --secret file:/run/x",
+        "/mcp secret set jira auth env:JIRA_TOKEN",
+    ]

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from bot.domain.commands import Action, Field, Form, Page, Reply, Table
+from bot.rendering.reply_json import reply_json
+
+
+def test_rows_are_objects_by_their_headings_and_a_nameless_column_has_its_number() -> None:
+    reply = Reply("Two", Table(("server", ""), (("jira", "on"), ("notes", "off"))), (("state", "on"),))
+    assert reply_json(reply) == {
+        "text": "Two",
+        "failed": False,
+        "rows": [{"server": "jira", "column2": "on"}, {"server": "notes", "column2": "off"}],
+        "details": {"state": "on"},
+        "actions": [],
+        "page": None,
+    }
+
+
+def test_actions_are_command_lines_and_pages_are_counted() -> None:
+    reply = Reply("Off.", actions=(Action("Undo", ("mcp", "enable", "jira")),), page=Page(2, 3, ("mcp", "list")))
+    made = reply_json(reply)
+    assert made["actions"] == [{"label": "Undo", "command": "mcp enable jira"}]
+    assert made["page"] == {"number": 2, "of": 3}
+
+
+def test_what_needs_filling_in_has_failed_for_a_program_and_says_what_to_write_instead() -> None:
+    form = Form(
+        "mcp add", "Add MCP server", (Field("url", "URL", error="Use https"),), instead="/mcp add NAME --url URL"
+    )
+    assert reply_json(form) == {
+        "form": "Add MCP server",
+        "failed": True,
+        "fields": [{"name": "url", "label": "URL", "error": "Use https"}],
+        "instead": "/mcp add NAME --url URL",
+    }

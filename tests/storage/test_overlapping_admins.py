@@ -1,0 +1,194 @@
+"""Two admins' transactions on PostgreSQL at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.profiles import PolicyRule
+from bot.domain.rings import Changed, Ring
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
+from bot.domain.tools import Tool
+from bot.errors import Conflict, CountersignError, NotFound
+from bot.storage import audit, past_conversations
+from bot.storage.doorbell import listen, read_ring
+from bot.storage.policy_store import SqlPolicyStore
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.reaching import reach
+from bot.storage.secret_box import generate_key, make_box
+from bot.storage.server_store import SqlServerStore
+from tests.fakes.parts import ANA, BEN, until
+from tests.ledgers import PostgresLedger
+from tests.postgres import Server
+from tests.storage.test_overlapping import nothing_deadlocked, overlapping
+
+T = TypeVar("T")
+
+BOX = make_box(generate_key())
+OFFER = ServerCapabilities(tools=(Tool("s__run", "s", "run"),))
+STORED = SecretReference(SecretSource.STORED)
+
+
+@pytest.fixture
+async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresLedger]:
+    caplog.set_level("DEBUG", "bot.storage.database")
+    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
+def servers(ledger: PostgresLedger) -> SqlServerStore:
+    return SqlServerStore(ledger.database, BOX, {})
+
+
+def record(name: str = "weather", workspace: str = "test:w") -> ServerRecord:
+    config = ServerConfig(name, HttpTransport("https://x.example/mcp"), id=f"{name}-{workspace}", workspace=workspace)
+    return ServerRecord(config, secrets={"auth": STORED})
+
+
+def described(known: ServerRecord, description: str) -> ServerRecord:
+    return dataclasses.replace(known, config=dataclasses.replace(known.config, description=description))
+
+
+async def outcome(work: Awaitable[T]) -> T | CountersignError:
+    """What came of it, or why nothing did."""
+    try:
+        return await work
+    except CountersignError as error:
+        return error
+
+
+async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
+    ledger: PostgresLedger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    added = await servers.add(record(), {"auth": "old"}, ANA)
+    first = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={"description": "one"})
+    second = servers.change(described(added, "two"), {"auth": "two"}, BEN, changes={"description": "two"})
+    results = await overlapping(ledger, outcome(first), "commit", outcome(second))
+    assert isinstance(results[0], ServerRecord)
+    assert isinstance(results[1], Conflict)
+    assert "changed meanwhile by test:ana" in str(results[1])
+    assert await servers.records() == [results[0]]
+    assert await servers.reveal(results[0]) == {"auth": "one"}
+    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+    nothing_deadlocked(caplog)
+
+
+@pytest.mark.parametrize("other", ["test:w", EVERYWHERE])
+async def test_of_two_servers_added_under_one_name_at_once_one_is_refused(
+    ledger: PostgresLedger, servers: SqlServerStore, other: str
+) -> None:
+    mine, theirs = record(), dataclasses.replace(
+        record(), config=dataclasses.replace(record().config, id="other", workspace=other, title="Other")
+    )  # fmt: skip
+    adding = [outcome(servers.add(each, {"auth": "x"}, ANA)) for each in (mine, theirs)]
+    results = await overlapping(ledger, adding[0], "commit", adding[1])
+    assert isinstance(results[0], ServerRecord)
+    assert isinstance(results[1], Conflict)
+    assert results[1].field == "name"
+
+
+async def test_a_server_removed_while_it_is_changed_is_gone(ledger: PostgresLedger, servers: SqlServerStore) -> None:
+    added = await servers.add(record(), {"auth": "x"}, ANA)
+    change = servers.change(described(added, "one"), {"auth": "y"}, BEN, changes={})
+    results = await overlapping(
+        ledger, outcome(servers.remove(added.id, added.version, ANA)), "commit", outcome(change)
+    )
+    assert results[0] is None
+    assert isinstance(results[1], NotFound)
+    assert ledger.ask("select count(*) from mcp_secrets") == 0
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_sync_that_ends_while_its_server_is_removed_leaves_nothing_behind(
+    ledger: PostgresLedger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, *, known: bool
+) -> None:
+    added = await servers.add(record(), {"auth": "x"}, ANA)
+    if known:
+        await servers.synced(added.id, OFFER)
+    removing = servers.remove(added.id, added.version, ANA)
+    await overlapping(ledger, removing, "commit", servers.synced(added.id, OFFER))
+    assert await servers.known() == {}
+    again = await servers.add(record(), {"auth": "x"}, ANA)
+    removing = servers.remove(again.id, again.version, ANA)
+    await overlapping(ledger, servers.synced(again.id, OFFER), "commit", removing)
+    assert await servers.known() == {}
+    nothing_deadlocked(caplog)
+
+
+async def test_a_policy_set_while_its_server_is_removed_is_refused(
+    ledger: PostgresLedger, servers: SqlServerStore
+) -> None:
+    added = await servers.add(record(), {"auth": "x"}, ANA)
+    rule = PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_ALLOW)
+    setting = SqlPolicyStore(ledger.database).set_rule(rule, BEN)
+    results = await overlapping(ledger, servers.remove(added.id, 1, ANA), "commit", outcome(setting))
+    assert isinstance(results[1], NotFound)
+    assert ledger.ask("select count(*) from policies") == 0
+
+
+async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(
+    ledger: PostgresLedger, servers: SqlServerStore
+) -> None:
+    """The server ends the connection just before the commit: nobody can know whether it happened."""
+    added = await servers.add(record(), {"auth": "x"}, ANA)
+    kill = (
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid() and state = 'idle in transaction'"
+    )
+
+    async def cut() -> int:
+        return int(ledger.ask(kill))
+
+    change = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={})
+    changed, cuts = await overlapping(ledger, change, "commit", cut())
+    assert cuts == 1
+    assert await servers.records() == [changed]
+    assert changed.version == 2
+    assert ledger.ask("select count(*) from audit where kind = 'changed server'") == 1
+
+
+async def test_every_change_is_heard_in_other_processes(ledger: PostgresLedger, servers: SqlServerStore) -> None:
+    assert isinstance(ledger.database, PostgresDatabase)
+    heard: list[Ring] = []
+    listening = asyncio.create_task(listen(ledger.database.address, heard.append))
+    await until(lambda: len(heard) == 1)
+    added = await servers.add(record(), {"auth": "x"}, ANA)
+    await servers.synced(added.id, OFFER)
+    await servers.synced(added.id, OFFER)
+    await servers.remove(added.id, added.version, ANA)
+    await until(lambda: len(heard) == 4)
+    assert heard[1:] == [Changed()] * 3
+    listening.cancel()
+    await asyncio.wait({listening})
+
+
+def test_a_change_has_a_word_of_its_own() -> None:
+    assert read_ring("changed") == Changed()
+
+
+async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger) -> None:
+    fill = sa.text(
+        "insert into conversations (key, last_seq, created_at, updated_at)"
+        " select 'test:w' || n || ':hall:1', 1, 0, 0 from generate_series(1, 5000) n"
+    )
+    look = past_conversations._count_everybodys.params(reach("reach", "test:w77:"))
+
+    def plan(connection: sa.Connection) -> str:
+        connection.execute(fill)
+        connection.execute(sa.text("analyze conversations"))
+        assert connection.execute(look).scalar_one() == 1
+        words = look.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
+        return str(connection.exec_driver_sql(f"explain {words}").all())
+
+    assert "conversations_reach" in await ledger.database.run(plan)

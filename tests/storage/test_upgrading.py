@@ -1,0 +1,49 @@
+"""Databases of earlier releases, brought to this one's schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
+from bot.storage import audit, schema
+from bot.storage.archive import SqlArchive
+from bot.storage.secret_box import SecretBox
+from bot.storage.server_store import SqlServerStore
+from bot.storage.sqlite import open_sqlite
+from tests.fakes.parts import ANA
+
+
+async def test_the_audit_of_an_earlier_release_goes_on_as_one_chain(tmp_path: Path) -> None:
+    database = open_sqlite(tmp_path / "a.db", clock=lambda: 1.0)
+
+    def as_it_was(connection: sa.Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        row = {
+            "seq": 1,
+            "at": 1.0,
+            "kind": "stopped",
+            "conversation": "test:w:hall:1",
+            "turn_id": "",
+            "actor": "test:ana",
+            "body": "{}",
+            "previous": audit.START,
+        }
+        names = ", ".join((*row, "hash"))
+        values = ", ".join(f":{name}" for name in (*row, "hash"))
+        connection.execute(sa.text(f"insert into audit ({names}) values ({values})"), {**row, "hash": audit._hash(row)})
+
+    await database.run(as_it_was)
+    await schema.upgrade(database)
+    config = ServerConfig("weather", HttpTransport("https://x.example/mcp"), id="id-1", workspace="test:w")
+    await SqlServerStore(database, SecretBox(), {}).add(ServerRecord(config), {}, ANA)
+    assert await database.run(audit.first_that_does_not_fit) is None
+    (entry,), count = await SqlArchive(database).audit("", 9, 0)
+    assert (entry.seq, count) == (2, 1)
+    await database.close()

@@ -1,0 +1,177 @@
+"""An admin adds a server in the chat, people use it in their next question, and its secret is nowhere to be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
+from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.postgres import Server
+from tests.stories.test_signatures import card
+from tests.stories.workplace import Workplace
+
+SECRET = "tk-0f9d2c71b3aa46e8d51c"
+LOOK_UP = "look it up"
+TOOL = "tickets__lookup"
+CTRL_D = "\x04"
+
+
+def clerk(request: Request) -> Reply:
+    """Looks things up while there is a tool for it."""
+    if request.results:
+        return Say(f"It said: {request.results[0]}.")
+    if request.question == LOOK_UP and TOOL in request.tool_names:
+        return Say(calls=(Call(TOOL, {}),))
+    return Say("I have no tool for that.")
+
+
+@pytest.fixture
+def model() -> Iterator[FakeLanguageModel]:
+    with FakeLanguageModel("openai", rule=clerk) as model:
+        yield model
+    assert model.refusals == []
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[FakeEndpoint]:
+    """A ticket desk that wants a key."""
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("lookup")
+        endpoint.on["tools/call"] = lambda asked: result(
+            asked, {"content": [{"type": "text", "text": "ticket 7 is open"}]}
+        )
+        yield endpoint
+
+
+def seen(endpoint: FakeEndpoint, method: str) -> list[str]:
+    """The keys that came along with requests of a kind."""
+    return [headers.get("authorization", "") for headers, message in endpoint.seen if message.get("method") == method]
+
+
+async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_secret_is_nowhere(
+    tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint
+) -> None:
+    place = Workplace(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{endpoint.port}", LOG_LEVEL="debug")
+    async with place.terminal() as terminal:
+        await terminal.asks("/mcp list")
+        await terminal.shows("No servers yet.")
+        await terminal.asks(LOOK_UP)
+        await terminal.shows("I have no tool for that.")
+
+        await terminal.asks(f"/mcp add tickets --url {endpoint.url} --auth api_key --no-verify")
+        await terminal.shows("tickets")
+        await terminal.prompts()
+        await terminal.asks("/mcp secret set tickets auth")
+        await terminal.until(lambda: "ecret" in terminal.lines[-1] or "alue" in terminal.lines[-1], "a hidden field")
+        terminal.type(SECRET)
+        await terminal.prompts()
+        await terminal.asks("/mcp connect tickets")
+        await terminal.shows("connected")
+
+        await terminal.asks(LOOK_UP)
+        await card(terminal, "lookup")
+        terminal.press("y")
+        await terminal.shows("It said: ticket 7 is open.")
+        assert seen(endpoint, "tools/call") == [f"Bearer {SECRET}"]
+
+        await terminal.asks("/mcp disable tickets")
+        await terminal.shows("/mcp enable tickets")
+        asked = len(model.requests)
+        await terminal.asks(LOOK_UP)
+        await terminal.until(lambda: terminal.text.count("I have no tool for that.") == 2, "an answer without a tool")
+        assert TOOL not in model.requests[asked].tool_names
+
+        await terminal.asks("/mcp enable tickets")
+        await terminal.prompts()
+        await terminal.asks(LOOK_UP)
+        await card(terminal, "lookup")
+        terminal.press("y")
+        await terminal.until(lambda: terminal.text.count("It said: ticket 7 is open.") == 2, "another answer")
+        terminal.press(CTRL_D)
+        assert await terminal.ended() == 0
+        assert SECRET not in terminal.text
+    for name, content in place.written().items():
+        assert SECRET.encode() not in content, name
+    assert not any(SECRET in str(request.body) for request in model.requests)
+
+
+async def test_a_token_that_is_typed_where_none_belongs_is_refused_and_kept_nowhere(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    token = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
+    place = Workplace(tmp_path, {}, model=model)
+    async with place.terminal() as terminal:
+        await terminal.asks(f"/mcp add tickets --url https://tickets.example/mcp --header Authorization={token}")
+        await terminal.shows("That looks like a token. It was not saved.")
+        terminal.press(CTRL_D)
+        assert await terminal.ended() == 0
+    for name, content in place.written().items():
+        assert token.encode() not in content, name
+
+
+async def test_a_server_that_a_shell_adds_is_used_by_the_running_bot(
+    tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint
+) -> None:
+    place = Workplace(
+        tmp_path,
+        {},
+        model=model,
+        policy='default = "ALWAYS_ALLOW"',
+        MCP_ALLOWED_HOSTS=f"127.0.0.1:{endpoint.port}",
+        MCP_SECRET_TICKETS=SECRET,
+    )
+    async with place.terminal() as terminal:
+        await terminal.asks(LOOK_UP)
+        await terminal.shows("I have no tool for that.")
+        secret = ("--auth", "api_key", "--secret", "env:MCP_SECRET_TICKETS")
+        added = await asyncio.to_thread(place.countersign, "servers", "add", "tickets", "--url", endpoint.url, *secret)
+        assert added.code == 0, added.err
+        assert "✓ tools" in added.out
+        await terminal.asks("/mcp list")
+        await terminal.shows("tickets")
+        await terminal.asks(LOOK_UP)
+        await terminal.shows("It said: ticket 7 is open.")
+        terminal.press(CTRL_D)
+        assert await terminal.ended() == 0
+    assert set(seen(endpoint, "tools/call")) == {f"Bearer {SECRET}"}
+    removed = place.countersign("servers", "remove", "tickets", "--confirm", "tickets")
+    assert removed.code == 0, removed.err
+    assert place.countersign("servers", "show", "tickets").code == 1
+    for name, content in place.written().items():
+        assert SECRET.encode() not in content, name
+
+
+async def test_a_server_that_one_process_adds_is_used_in_another_on_one_database(
+    tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint, postgres: Server
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    both = {
+        "DATABASE_URL": postgres.empty(),
+        "MCP_ALLOWED_HOSTS": f"127.0.0.1:{endpoint.port}",
+        "MCP_ENCRYPTION_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+    }
+    here, there = (Workplace(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
+    async with here.terminal() as one, there.terminal("--user", "ben") as other:
+        await other.asks(LOOK_UP)
+        await other.shows("I have no tool for that.")
+        await one.asks(f"/mcp add tickets --url {endpoint.url}")
+        await one.shows("✓ tools")
+        await one.prompts()
+        await one.asks("/mcp policy set tickets lookup allow")
+        await one.prompts()
+        await other.asks("/mcp tools tickets")
+        await other.shows(TOOL)
+        await other.asks(LOOK_UP)
+        await other.shows("It said: ticket 7 is open.")
+        await one.asks("/mcp disable tickets")
+        await one.shows("/mcp enable tickets")
+        await other.asks(LOOK_UP)
+        await other.until(lambda: other.text.count("I have no tool for that.") == 2, "an answer without a tool")
+        for terminal in (one, other):
+            terminal.press(CTRL_D)
+            assert await terminal.ended() == 0
