@@ -108,7 +108,9 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True)
 class PastCall:
-    """One tool call that was asked for: what, by whom, how it ended. Times are epoch seconds."""
+    """One tool call that was asked for: what (`server.tool`, or a name the model made up), by whom, how it ended.
+    Times are epoch seconds.
+    """
 
     at: float
     name: str

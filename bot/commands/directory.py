@@ -74,10 +74,14 @@ class Directory:
 
     async def all(self, conversation: ConversationKey) -> list[Seen]:
         """Every server there is for this place, by name."""
-        states = {state.config.id: state for state in self._servers.servers()}
         records = [
             record for record in await self._parts.server_store.records() if _visible(record.config, conversation)
         ]
+        states = self._states()
+        if self._servers.enabled and any(record.id not in states for record in records):
+            # Another process has added it, and this one has not looked yet.
+            await self._parts.administration.refresh()
+            states = self._states()
         seen = [Seen(record.config, record, states.get(record.id)) for record in records]
         seen += [
             Seen(state.config, None, state)
@@ -85,6 +89,9 @@ class Directory:
             if state.config.from_file and _visible(state.config, conversation)
         ]
         return sorted(seen, key=lambda each: (each.name, each.id))
+
+    def _states(self) -> dict[str, ServerState]:
+        return {state.config.id: state for state in self._servers.servers()}
 
     async def find(self, name: str, conversation: ConversationKey) -> Seen:
         """The server that a person means by its slug, its id or its title. A workspace's own comes first. Raises

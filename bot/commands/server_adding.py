@@ -34,6 +34,8 @@ from bot.errors import Conflict
 
 _INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
 _NOTHING = "Nothing was added."
+_SIGNING_IN = 2
+"""The step of the form that asks for the secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,10 @@ class ServerAdding:
         everywhere = self._drafting.operates(member) and not arguments.given("here")
         wish = _Wish(name, fields, member, request.conversation, everywhere, argv_given(arguments))
         draft = await self._draft(wish)
+        if draft.errors.keys() == {"secret"} and not arguments.given("secret") and request.hidden_input:
+            # All it lacks can be typed here without an echo.
+            yield _form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, hidden_input=True)
+            return
         if draft.errors:
             yield all_wrong(_NOTHING, draft.errors, "add")
             return
@@ -132,6 +138,12 @@ class ServerAdding:
             await self._parts.policies.set_rule(rule, by)
         await self._parts.administration.refresh()
         return record
+
+
+def _as_filled(wish: _Wish, policy: str) -> dict[str, str]:
+    """What was said by options, as the fields of the form's steps."""
+    fields = {"title": wish.name, "transport": TRANSPORTS[0], **wish.fields, "where": wish.fields.get("url", "")}
+    return {**fields, **({"policy": policy} if policy else {})}
 
 
 def _form(

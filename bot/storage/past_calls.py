@@ -125,7 +125,8 @@ def _name(body: str) -> str:
     """The tool as its server calls it; as the model did, if there is no such tool."""
     try:
         read = json.loads(body)
-        return str((read["tool"] or read["call"])["name"])
+        tool = read["tool"]
+        return f"{tool['server']}.{tool['name']}" if tool else str(read["call"]["name"])
     except (ValueError, TypeError, LookupError):
         return _UNREADABLE
 

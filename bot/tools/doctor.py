@@ -106,7 +106,7 @@ class Doctor:
         async with aclosing(looks):
             async for check in looks:
                 yield check
-        yield self._clean(_synced(condition.synced))
+        yield self._clean(_synced(condition))
         yield self._clean(_calls(connection))
 
     def _way(self, config: ServerConfig) -> Sequence[tuple[str, Look]]:
@@ -227,21 +227,24 @@ def _standing(kept: Kept) -> Check:
     if kept.problem:
         return _split("standing", kept.problem)
     match state.status:
-        case ServerStatus.CONNECTED | ServerStatus.IDLE:
+        case ServerStatus.CONNECTED | ServerStatus.CONNECTING | ServerStatus.IDLE:
             return Check("standing", Finding.WELL, str(state.status))
         case ServerStatus.DISABLED:
             return Check("standing", Finding.DOUBTFUL, "It is disabled, so its tools are hidden.", "enable it")
         case ServerStatus.DISCONNECTED:
             return Check("standing", Finding.DOUBTFUL, "It is disconnected, so its tools are hidden.", "connect it")
-        case ServerStatus.PENDING | ServerStatus.CONNECTING:
-            return Check("standing", Finding.DOUBTFUL, f"It is {state.status}.", "connect it, or wait a moment")
+        case ServerStatus.PENDING:
+            return Check("standing", Finding.WELL, "pending: it connects when somebody needs it")
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # What is wrong is found out below, as it is now.
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=Finding.DOUBTFUL)
 
 
-def _synced(synced: Synced) -> Check:
-    """How old what is known is."""
+def _synced(condition: Condition) -> Check:
+    """How old what is known is. What came a moment ago has no time yet: it gets one when it is kept."""
+    synced = condition.synced
+    if synced.at is None and condition.status is ServerStatus.CONNECTED:
+        return Check("sync", Finding.WELL, "just now")
     if synced.at is None:
         return Check("sync", Finding.DOUBTFUL, "It has never said what it offers.", "connect it, then sync")
     age = max(time.time() - synced.at, 0.0)

@@ -873,14 +873,14 @@ async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_ho
     page, count = await archive.calls("news", HALL.home, 10, 0)
     (call,) = page
     assert (call.name, call.status, call.asked_by, call.decided_by, call.seconds, call.at, call.turn_id) == (
-        "run", "done", "Ana", "Ben", 1.5, START, claim.turn_id,
+        "news.run", "done", "Ana", "Ben", 1.5, START, claim.turn_id,
     )  # fmt: skip
     assert count == 1
     everything, number = await archive.calls("", HALL.home, 10, 0)
     assert [(each.name, each.status, each.seconds) for each in everything] == [
         ("weather__run", "failed", None),
-        ("run", "started", None),
-        ("run", "done", 1.5),
+        ("weather.run", "started", None),
+        ("news.run", "done", 1.5),
     ]
     assert number == 3
     assert [each.status for each in (await archive.calls("", "", 1, 1))[0]] == ["started"]
@@ -906,7 +906,7 @@ async def test_a_call_that_cannot_be_read_is_listed_without_its_name(ledger: Led
     claim = await running(ledger)
     await ledger.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
     await execute(ledger, "update steps set body = '{\"v\": 9}' where n = 1")
-    assert {each.name for each in (await archive.calls("", "", 10, 0))[0]} == {"run", "(unreadable)"}
+    assert {each.name for each in (await archive.calls("", "", 10, 0))[0]} == {"news.run", "(unreadable)"}
     assert (await archive.calls("news", "", 10, 0))[1] == 1
 
 

@@ -56,7 +56,7 @@ def test_every_line_of_standard_input_is_a_message_and_reads_can_be_approved_alo
         said = place.chat("--approve", "reads", typed="hello\n\ngo\n/mcp list\nforbidden\nhello")
     assert said.code == 1, "the worst of all lines counts"
     assert said.out.startswith("Hello.\n\nLet me see.\n\n1 of 2 ran.\n")
-    assert "desk" in said.out.splitlines()[-3]
+    assert "● desk" in said.out
     assert said.out.endswith("\nHello.\n")
     assert "that is too long" in said.err
     assert "✓ desk.look  done" in said.err
