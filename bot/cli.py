@@ -145,6 +145,9 @@ def servers(
     context: typer.Context,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    workspace: Annotated[
+        str, typer.Option(metavar="PLATFORM:ID", help="Also the servers of this workspace, such as slack:T123.")
+    ] = "",
     debug: Debug = False,
 ) -> None:
     """Administer MCP servers: the verbs of `/mcp` in a chat, such as `list`, `show NAME`, `add NAME --url URL`."""
@@ -153,7 +156,7 @@ def servers(
     async def answer(settings: Settings) -> int:
         from bot.app.servers import administer  # noqa: PLC0415
 
-        return await administer(settings, "mcp", words, as_json=as_json)
+        return await administer(settings, "mcp", words, as_json=as_json, workspace=workspace)
 
     _run(answer, debug=debug)
 
@@ -196,7 +199,8 @@ def rotate(*, debug: Debug = False) -> None:
         from bot.app.servers import rotate  # noqa: PLC0415
 
         resealed = await rotate(settings)
-        typer.echo(f"{resealed.count} stored secrets are encrypted with the first key now.")
+        many = "1 stored secret is" if resealed.count == 1 else f"{resealed.count} stored secrets are"
+        typer.echo(f"{many} encrypted with the first key now.")
         for each in resealed.unopened:
             typer.echo(f"countersign: no key opens {each}. Fix: set it anew", err=True)
         return FAILED if resealed.unopened else 0

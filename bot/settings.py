@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
@@ -114,6 +114,19 @@ class Settings(BaseSettings):
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: Address | None = Field(None, repr=False)
 
+    slack_bot_token: SecretStr | None = None
+    slack_app_token: SecretStr | None = None
+    slack_signing_secret: SecretStr | None = None
+    slack_api_url: Address = Field("https://slack.com/api/", repr=False)
+    slack_follow_threads: bool = True
+    slack_guests: bool = False
+    slack_strangers: bool = False
+    slack_streaming: Annotated[Literal["nowhere", "direct", "everywhere"], AnyCase] = "direct"
+    slack_processes: Annotated[int, Field(ge=1)] = 1
+
+    web_host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
     mcp_connect_policy: Annotated[ConnectPolicy, AnyCase] = ConnectPolicy.AUTO
@@ -140,7 +153,8 @@ class Settings(BaseSettings):
     def secrets(self) -> frozenset[str]:
         """Every value here that must never be shown: keys, and the database's password."""
         keys = (value.get_secret_value() for _, value in self if isinstance(value, SecretStr))
-        return frozenset(filter(None, (*keys, urlsplit(self.database_url).password)))
+        password = urlsplit(self.database_url).password or ""
+        return frozenset(filter(None, (*keys, password, unquote(password))))
 
     @model_validator(mode="before")
     @classmethod
@@ -174,7 +188,7 @@ def read_settings(**overrides: Any) -> Settings:
 
 def _problem(name: str, said: str, value: Any) -> str:
     said = said.removeprefix("Value error, ")
-    if name.endswith(("_key", "_url", "_password")):
+    if name.endswith(("_key", "_url", "_password", "_token", "_secret")):
         return f"{name.upper()}: {said}"
     shown = repr(value)
     shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"

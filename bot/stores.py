@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.profiles import Binding, PolicyRule, Profile
@@ -24,9 +25,11 @@ class ServerStore(Protocol):
     async def records(self) -> Sequence[ServerRecord]:
         """All servers of all workspaces, by name."""
 
-    async def add(self, record: ServerRecord, secrets: Mapping[str, str], by: Author) -> ServerRecord:
-        """Keep a new server, with the values of its stored secrets by slot. Raises Conflict if its slug or title is
-        taken in its workspace.
+    async def add(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, policy: ApprovalPolicy | None = None
+    ) -> ServerRecord:
+        """Keep a new server, with the values of its stored secrets by slot. `policy` holds for all its tools from the
+        first moment. Raises Conflict if its slug or title is taken in its workspace.
         """
 
     async def change(

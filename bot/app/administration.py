@@ -17,6 +17,7 @@ from bot.app.operator_files import OperatorFiles
 from bot.commands.parts import Difference
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
+from bot.domain.profiles import Binding, PolicyRule, Profile
 from bot.domain.servers import ServerConfig, ServerEntry, ServerRecord, Synced
 from bot.domain.tools import Tool
 from bot.engine.rules import RuleBook
@@ -30,6 +31,19 @@ from bot.tools.unusable import Unusable
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+_READINGS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _OnDisk:
+    """What admins have set, at one moment."""
+
+    revision: int
+    rules: Sequence[PolicyRule]
+    bindings: Sequence[Binding]
+    profiles: Sequence[Profile]
+    known: Mapping[str, Synced]
+    records: Sequence[ServerRecord]
 
 
 @dataclass(slots=True)
@@ -73,14 +87,29 @@ class LiveAdministration:
     async def refresh(self) -> None:
         """Let this process follow the stores at once."""
         async with self._refreshing:
-            # Before what it counts: a change that comes in between is found at the next look.
-            revision = await self.servers.revision()
+            found = await self._read()
             self.rules.replace_file(self.files.policies)
-            self.rules.amend(
-                await self.policies.rules(), await self.profiles.profiles(), await self.profiles.bindings()
+            self.rules.amend(found.rules, found.profiles, found.bindings)
+            await self.toolbox.follow(await self._entries(found))
+            self._seen = found.revision
+
+    async def _read(self) -> _OnDisk:
+        """Everything, again if something was changed meanwhile: a server must not come without its rules, or a place be
+        left without its profile. Where people change things faster than they are read, the next look finds the rest.
+        """
+        for _ in range(_READINGS):
+            # The number comes before what it counts, and bindings before the profiles that they name.
+            found = _OnDisk(
+                await self.servers.revision(),
+                await self.policies.rules(),
+                await self.profiles.bindings(),
+                await self.profiles.profiles(),
+                await self.servers.known(),
+                await self.servers.records(),
             )
-            await self.toolbox.follow(await self._entries())
-            self._seen = revision
+            if await self.servers.revision() == found.revision:
+                break
+        return found
 
     async def difference(self) -> Difference:
         """Read the operator's files again and compare. Raises SettingsError."""
@@ -91,6 +120,8 @@ class LiveAdministration:
         files = await asyncio.to_thread(self.read_files)
         found = _difference(self.files, files)
         self.files = files
+        # What is read now is in force at the next look if it cannot be at once.
+        self._seen = -1
         await self.refresh()
         return found
 
@@ -106,11 +137,12 @@ class LiveAdministration:
         """What happens if somebody asks for this tool there."""
         return self.rules.rules(conversation).policy_of(tool)
 
-    async def _entries(self) -> Sequence[ServerEntry]:
-        known = await self.servers.known()
-        of_file = [_with_memory(entry, known) for entry in self.files.servers.entries]
+    async def _entries(self, found: _OnDisk) -> Sequence[ServerEntry]:
+        of_file = [_with_memory(entry, found.known) for entry in self.files.servers.entries]
         taken = {entry.config.name for entry in of_file}
-        return [*of_file, *[await self._entry(record, known, taken) for record in await self.servers.records()]]
+        # Side by side: one file on a disk that is away must not keep the others waiting.
+        of_admins = await asyncio.gather(*(self._entry(record, found.known, taken) for record in found.records))
+        return [*of_file, *of_admins]
 
     async def _entry(self, record: ServerRecord, known: Mapping[str, Synced], taken: set[str]) -> ServerEntry:
         config, problem, secrets = record.config, "", frozenset[str]()
@@ -149,4 +181,6 @@ def _what_changed(old: ServerEntry, new: ServerEntry) -> str:
     names = [
         each.name for each in fields(ServerConfig) if getattr(old.config, each.name) != getattr(new.config, each.name)
     ]
+    if old.standing is not new.standing:
+        names.insert(0, str(new.standing))
     return ", ".join(name.replace("_", " ") for name in names) or ("problem" if old.problem != new.problem else "")

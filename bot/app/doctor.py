@@ -39,7 +39,7 @@ async def examine_all(settings: Settings, *, as_json: bool) -> int:
 
 
 def _json(subject: str, check: Check) -> str:
-    return json.dumps({"subject": subject, **asdict(check)}, ensure_ascii=False)
+    return json.dumps({"subject": subject, **asdict(check)})
 
 
 def _line(subject: str, check: Check) -> str:

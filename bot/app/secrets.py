@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -51,20 +52,35 @@ class UsableSecrets:
         self.environment = {
             name: value
             for name, value in environment.items()
-            if name not in own and any(fnmatch.fnmatchcase(name, each) for each in settings.mcp_secret_variables)
+            if name.upper() not in own
+            and any(fnmatch.fnmatchcase(name, each) for each in settings.mcp_secret_variables)
         }
         self._folder = settings.mcp_secret_folder
 
     def open_file(self, path: str) -> BinaryIO:
         """Open a file for a server's secret. Raises SecretUnavailable."""
         folder = self._folder.resolve()
-        # Resolved first: a link in the folder may point anywhere.
-        if not Path(path).resolve().is_relative_to(folder):
+        # By its letters first: what is elsewhere is not even looked at, it may be on the other side of a network.
+        spelled = Path(os.path.normpath(path))
+        if not any(spelled.is_relative_to(each) for each in (folder, self._folder.absolute())):
+            raise _outside(path, folder)
+        try:
+            # A link in the folder may point anywhere.
+            found = Path(path).resolve()
+        except (OSError, RuntimeError, ValueError):
             raise SecretUnavailable(
-                f"The file {path} is not in {folder}, which is where servers' secrets are read from.",
-                "put it there, or set MCP_SECRET_FOLDER",
-            )
-        return open_regular_file(str(Path(path).resolve()))
+                f"The file {path} cannot be read: its links lead nowhere.", "see that it is there"
+            ) from None
+        if not found.is_relative_to(folder):
+            raise _outside(path, folder)
+        return open_regular_file(str(found))
+
+
+def _outside(path: str, folder: Path) -> SecretUnavailable:
+    return SecretUnavailable(
+        f"The file {path} is not in {folder}, which is where servers' secrets are read from.",
+        "put it there, or set MCP_SECRET_FOLDER",
+    )
 
 
 def _plain(secret: SecretStr | None) -> str:

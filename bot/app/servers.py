@@ -18,7 +18,9 @@ from bot.app.office import opened_office
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.domain.commands import FieldKind, Form, Invocation, Reply, Submission
+from bot.domain.conversations import ConversationKey
 from bot.domain.servers import ConnectPolicy
+from bot.errors import SettingsError
 from bot.platforms.console.lines import unmarked
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.plain_replies import reply_text
@@ -41,8 +43,17 @@ async def rotate(settings: Settings) -> Resealed:
         return await stores.servers.reseal(Person(login_name()).author)
 
 
-async def administer(settings: Settings, command: str, words: Sequence[str], *, as_json: bool) -> int:
-    """Answer one command; the exit code. Raises CountersignError."""
+async def administer(
+    settings: Settings, command: str, words: Sequence[str], *, as_json: bool, workspace: str = ""
+) -> int:
+    """Answer one command; the exit code. `workspace` is `platform:id`, for servers that belong to one. Raises
+    CountersignError.
+    """
+    if tuple(words[:1]) == ("reload",):
+        raise SettingsError(
+            "No bot runs in this shell that could read its file again.",
+            "use `/mcp reload` in a chat, or restart the bot",
+        )
     files = read_operator_files(settings)
     person = Person(login_name())
     if settings.auto_migrate:
@@ -56,7 +67,7 @@ async def administer(settings: Settings, command: str, words: Sequence[str], *, 
         ) as office,
     ):
         request: Invocation | Submission = Invocation(
-            command, tuple(words), person.member, person.key(fresh_conversation()), hidden_input=True
+            command, tuple(words), person.member, _place(person, workspace), hidden_input=True
         )
         while True:
             last: Reply | Form | None = None
@@ -69,21 +80,37 @@ async def administer(settings: Settings, command: str, words: Sequence[str], *, 
             return _told(last, as_json=as_json)
 
 
+def _place(person: Person, workspace: str) -> ConversationKey:
+    """Where the operator stands: at their own terminal, or in somebody's workspace."""
+    here = person.key(fresh_conversation())
+    if not workspace:
+        return here
+    platform, separator, name = workspace.partition(":")
+    if not (platform and separator and name):
+        raise SettingsError(f"{workspace!r} is no workspace.", "write platform:id, such as slack:T123")
+    return ConversationKey(platform, name, here.channel, here.thread)
+
+
 def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
     if reply is None:
         return 0
-    failed = isinstance(reply, Form) or reply.failed
+    failed = isinstance(reply, Form) or reply.failed or any(action.confirm for action in reply.actions)
     if isinstance(reply, Reply) and reply.message is not None:
         # There is no engine here: a call by hand belongs in a conversation, where its card can be signed.
         reply = Reply("A tool is run in a chat, where it can be signed for: `countersign chat`.", failed=True)
         failed = True
     if as_json:
-        _write(json.dumps(reply_json(reply), ensure_ascii=False), sys.stdout)
+        _write(json.dumps(reply_json(reply)), sys.stdout)
     elif isinstance(reply, Reply) and reply.document is not None:
         _write(reply.document.text, sys.stdout)
     else:
-        _write(reply_text(reply), sys.stderr if failed else sys.stdout)
+        _write(_in_the_shell(reply_text(reply)), sys.stderr if failed else sys.stdout)
     return FAILED if failed else 0
+
+
+def _in_the_shell(text: str) -> str:
+    """What to say next, as it is said here."""
+    return text.replace("/mcp ", "countersign servers ")
 
 
 def _show_progress(reply: Reply | Form) -> None:

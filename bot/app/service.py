@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from bot.app.database import held_database
-from bot.app.house import opened_house
+from bot.app.house import House, opened_house
 from bot.app.models import choose_model
 from bot.app.operator_files import read_operator_files
+from bot.app.slack import can_receive as slack_can_receive
+from bot.app.slack import is_configured as slack_is_configured
+from bot.app.slack import listener_of, opened_slack
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
+from bot.ports import Surface
 from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.platforms.slack.workspace import SlackWorkspace
 
 log = logging.getLogger(__name__)
 
+NO_PLATFORM = "; no chat platform is configured"
+
 PARTS = ("slack", "discord", "worker", "web")
-AVAILABLE = frozenset({"worker"})
+AVAILABLE = frozenset({"slack", "worker"})
 
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     """Run the parts named, or all that are configured, until SIGTERM or SIGINT. Raises CountersignError."""
-    _check(only)
+    parts = only or _configured(settings)
+    _check(parts, settings)
     log_to_stderr(settings.log_level, settings.log_format)
     choice = choose_model(settings)
     files = read_operator_files(settings)
@@ -31,16 +45,57 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stopped.set)
     with held_database(settings, "countersign run"):
-        async with opened_house(settings, files, choice, []) as house:
-            log.info("worker running on model %s; no chat platform is configured", choice.label)
+        async with AsyncExitStack() as stack:
+            surfaces: list[Surface] = []
+            slack = await stack.enter_async_context(opened_slack(settings)) if slack_is_configured(settings) else None
+            # Only a worker draws: a process that has no surface drives no turns either.
+            if slack is not None and "worker" in parts:
+                surfaces.append(slack.surface)
+            house = await stack.enter_async_context(opened_house(settings, files, choice, surfaces))
+            log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, "" if slack else NO_PLATFORM)
+            if slack is not None and "slack" in parts:
+                await stack.enter_async_context(_listening(slack, house, settings, stopped))
             await house.until(stopped)
             log.info("stopping")
     return 0
 
 
-def _check(only: frozenset[str]) -> None:
+@asynccontextmanager
+async def _listening(
+    slack: SlackWorkspace, house: House, settings: Settings, stopped: asyncio.Event
+) -> AsyncIterator[None]:
+    """Receive for as long as the block runs. A listener that ends by itself ends the program. Raises what it raised."""
+    desk = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.desk")
+    listener = listener_of(slack, settings, desk.Records(approval=house.turn_log.approval))
+    async with AsyncExitStack() as stack:
+        if listener.hook is not None:
+            web = await asyncio.to_thread(importlib.import_module, "bot.web.server")
+            served = web.served(web.application([listener.hook]), settings.web_host, settings.port)
+            port = await stack.enter_async_context(served)
+            log.info("listening for requests at %s, port %d", settings.web_host, port)
+        listening = asyncio.create_task(listener.run(house.engine, house.commands), name="slack")
+        listening.add_done_callback(lambda _: stopped.set())
+        try:
+            yield
+        finally:
+            listening.cancel()
+            (ending,) = await asyncio.gather(listening, return_exceptions=True)
+        if isinstance(ending, Exception):
+            raise ending
+
+
+def _configured(settings: Settings) -> frozenset[str]:
+    return frozenset({"worker", "slack"}) if slack_is_configured(settings) else frozenset({"worker"})
+
+
+def _check(parts: frozenset[str], settings: Settings) -> None:
     """Raise SettingsError that names every part which cannot be run."""
-    wrong = [f"There is no part called {part!r}." for part in sorted(only.difference(PARTS))]
-    wrong += [f"The part {part!r} is not in this release." for part in PARTS if part in only - AVAILABLE]
+    wrong = [f"There is no part called {part!r}." for part in sorted(parts.difference(PARTS))]
+    wrong += [f"The part {part!r} is not in this release." for part in PARTS if part in parts - AVAILABLE]
     if wrong:
         raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(AVAILABLE))}")
+    if "slack" in parts and not slack_can_receive(settings):
+        raise SettingsError(
+            "Slack is not fully configured: the bot needs its token and a way for Slack to reach it.",
+            "set SLACK_BOT_TOKEN, and SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)",
+        )

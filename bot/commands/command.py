@@ -186,9 +186,9 @@ class Command:
             return
         mine = [verb for verb in self.verbs if allowed(verb, request.member, self._rights)]
         others = len(self.verbs) - len(mine)
-        more = f" {others} more are for {self._rights.who}." if others else ""
+        more = f" {others} more verbs are for {self._rights.who}." if others else ""
         yield Reply(
-            f"{self.about}:{more} `/{self.name} help VERB` says more of one.",
+            f"{self.about}. `/{self.name} help VERB` says more of one.{more}",
             details=tuple((f"/{self.name} {_short(verb)}", verb.summary) for verb in mine),
         )
 

@@ -102,7 +102,7 @@ class Conversations:
         if not views:
             raise Refusal(_NONE)
         typed = request.arguments.one("confirm")
-        word = key.thread
+        word = key.thread.strip() or _id(key)
         if not typed:
             calls = sum(isinstance(step, ToolStep) for view in views for step in view.steps)
             yield Reply(

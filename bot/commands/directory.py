@@ -102,7 +102,8 @@ class Directory:
         for fits in (_is_id, _is_slug, _is_title):
             found = [each for each in servers if fits(each.config, wanted)]
             if found:
-                return min(found, key=lambda each: (each.config.workspace == EVERYWHERE, each.config.from_file))
+                # Of one in the file and one in the database it is the file's that runs.
+                return min(found, key=lambda each: (not each.config.from_file, each.config.workspace == EVERYWHERE))
         hint = did_you_mean(name, (each.name for each in servers))
         raise Refusal(f"There is no server of that name.{hint} `/mcp list` lists them.")
 

@@ -35,7 +35,7 @@ def mcp_command(parts: CommandParts, directory: Directory) -> Command:
             *listing.more_deeds,
             *ServerUse(parts, directory).deeds,
             *ServerPolicies(parts, directory).deeds,
-            *ServerSecrets(parts, directory).deeds,
+            *ServerSecrets(parts, directory, drafting).deeds,
             *ServerPast(parts, directory).deeds,
         ),
         parts.rights,

@@ -101,9 +101,10 @@ class _Reader:
 
     def __init__(self, servers: Sequence[Seen], profile: Profile) -> None:
         gone = {*(profile.servers or ()), *profile.tools, *(rule.server for rule in profile.policies)}
-        self._ids = {server.lower(): server for server in gone} | {
-            key.lower(): seen.id for seen in servers for key in (seen.config.title, seen.name, seen.id) if key
-        }
+        # The later counts: nobody takes another server's place by calling his own by its slug or id.
+        self._ids = {seen.config.title.lower(): seen.id for seen in servers if seen.config.title}
+        self._ids |= {seen.name.lower(): seen.id for seen in servers}
+        self._ids |= {server.lower(): server for server in (*gone, *(seen.id for seen in servers))}
 
     def servers(self, text: str) -> frozenset[str] | None:
         lines = _lines(text)

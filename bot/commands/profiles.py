@@ -70,7 +70,8 @@ class Profiles:
     async def _list(self, request: Request) -> AsyncIterator[Reply]:
         profiles = await self._all(request.conversation)
         if not profiles:
-            yield Reply("No profiles yet: everything is enabled everywhere. `/profile set NAME` makes one.")
+            how = " `/profile set NAME` makes one." if self._parts.rights.administers(request.member) else ""
+            yield Reply(f"No profiles yet: everything is enabled everywhere.{how}")
             return
         bound = await self._bound(request.conversation)
         rows = tuple(
@@ -197,8 +198,8 @@ class Profiles:
         if not typed:
             held = (await self._bound(request.conversation)).get(profile.id, ())
             yield Reply(
-                "Delete this profile? Where it holds, what holds without one will. This cannot be undone. Type its "
-                "name to confirm.",
+                "Delete this profile? The places where it holds will have none. This cannot be undone. Type its name "
+                "to confirm.",
                 details=(("name", profile.name), ("holds in", ", ".join(held) or "no place")),
                 actions=(Action("Delete", ("profile", "delete", profile.name), Tone.DANGER, confirm=profile.name),),
             )

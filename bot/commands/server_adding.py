@@ -28,7 +28,6 @@ from bot.commands.server_options import (
 )
 from bot.domain.commands import Form, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.profiles import EVERY_TOOL, PolicyRule
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
 from bot.errors import Conflict
 
@@ -131,11 +130,7 @@ class ServerAdding:
         return await self._drafting.judge(draft, wish.member, wish.conversation)
 
     async def _keep(self, draft: Drafted, policy: str, by: Author) -> ServerRecord:
-        record = await self._parts.server_store.add(draft.record, draft.secrets, by)
-        meant = policy_meant(policy)
-        if meant is not None:
-            rule = PolicyRule(record.id, EVERY_TOOL, meant, by.principal, self._parts.clock())
-            await self._parts.policies.set_rule(rule, by)
+        record = await self._parts.server_store.add(draft.record, draft.secrets, by, policy=policy_meant(policy))
         await self._parts.administration.refresh()
         return record
 

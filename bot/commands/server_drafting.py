@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from bot.commands.definitions import Drafted, command_line
 from bot.commands.directory import Directory, taken
@@ -14,7 +15,8 @@ from bot.commands.server_checks import verified
 from bot.commands.server_listing import reached
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.servers import ServerConfig, ServerRecord, StdioTransport
+from bot.domain.secrets import SecretSource
+from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord, StdioTransport, Transport
 
 _OPERATORS = "Only the operator may have programs started on this machine."
 
@@ -55,6 +57,22 @@ class ServerDrafting:
                 draft.errors.setdefault(field, f"This is taken by {other.name}.")
         return draft
 
+    def judge_change(self, before: ServerRecord, draft: Drafted, member: Member) -> None:
+        """Adds to the draft's errors what only shows beside the record before: a secret that was typed for one host
+        must not go to another because somebody who has never seen it edits the address.
+        """
+        kept = any(
+            reference.source is SecretSource.STORED and slot in before.secrets and slot not in draft.secrets
+            for slot, reference in draft.record.secrets.items()
+        )
+        elsewhere = _origin(before.config.transport) != _origin(draft.record.config.transport)
+        if kept and elsewhere and not self.operates(member):
+            draft.errors.setdefault(
+                "url",
+                "The secret that was typed for the address before would be sent to this one. Say where its own secret "
+                "is, as env:NAME or file:/path, or ask the operator.",
+            )
+
     async def looked_at(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
         """What has been kept, exactly, and whether it can be used."""
         facts = exactly(record.config)
@@ -63,6 +81,16 @@ class ServerDrafting:
             return
         async for reply in verified(self._parts.servers, record.config, done):
             yield replace(reply, details=(*facts, *reply.details))
+
+
+def _origin(transport: Transport) -> tuple[str, str, int]:
+    """Whom a server's secrets are sent to."""
+    match transport:
+        case HttpTransport(url):
+            parts = urlsplit(url)
+            return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        case StdioTransport():
+            return "", "", 0
 
 
 def starts(config: ServerConfig) -> str:

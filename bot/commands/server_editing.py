@@ -59,6 +59,7 @@ class ServerEditing:
             fields["name"] = arguments.one("rename")
         draft = drafted(record, fields, argv=argv_given(arguments))
         await self._drafting.judge(draft, request.member, request.conversation)
+        self._drafting.judge_change(record, draft, request.member)
         if draft.errors:
             yield all_wrong("Nothing was changed.", draft.errors, "edit")
             return
@@ -78,6 +79,7 @@ class ServerEditing:
         steps = steps_of_editing(fields, before)
         draft = drafted(record, split(fields))
         await self._drafting.judge(draft, filled.member, filled.conversation)
+        self._drafting.judge_change(record, draft, filled.member)
         errors = {**on_form(draft.errors), **filled.errors}
         confirming = steps[-1][0].name == "confirm"
         if number == len(steps) and confirming:

@@ -129,9 +129,12 @@ def form(
     intro: str = "",
     instead: str = "",
 ) -> Form:
-    """One step, with the values it has and the errors it had, carrying those of all other steps along."""
+    """One step, with the values it has and the errors it had, carrying those of all other steps along. A field that
+    nobody has filled in yet is not wrong yet.
+    """
     step = steps[number - 1]
     names = {each.name for each in step}
+    errors = _for_what_was_asked(names, values, errors)
     last = number == len(steps)
     return Form(
         id=f"{form_id}:{number}",
@@ -147,6 +150,16 @@ def form(
 def switch(value: str) -> str:
     """A switch in one spelling."""
     return YES if value.strip().lower() in ("yes", "on", "true", "y") else NO
+
+
+def _for_what_was_asked(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:
+    """The errors of fields that have been filled in. A secret of which there is neither the place nor itself is asked
+    for where it can be typed.
+    """
+    asked = {name: error for name, error in errors.items() if name in values}
+    if SECRET_FIELD in names and "secret" in asked and not values["secret"]:
+        asked.setdefault(SECRET_FIELD, asked.pop("secret"))
+    return asked
 
 
 def _filled(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:

@@ -38,6 +38,10 @@ MARKS = {
 _TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 
 
+_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+"""Their tools are known, and nobody may use them now."""
+
+
 class ServerListing:
     """Shows servers and what they offer."""
 
@@ -193,13 +197,18 @@ class ServerListing:
         ]
 
     def _tooled(self, request: Request, servers: list[Seen]) -> Reply:
-        tools = [tool for seen in servers for tool in self._directory.capabilities(seen).tools]
+        tools = [(seen, tool) for seen in servers for tool in self._directory.capabilities(seen).tools]
         if not tools:
             return Reply("No tools are offered now. `/mcp list` says why.")
         policy_of = self._parts.administration.policy_of
         rows = tuple(
-            (tool.name, risk(tool), POLICY_WORDS[policy_of(tool, request.conversation)], _summary(tool))
-            for tool in cut(tools, request.arguments.page)
+            (
+                tool.name,
+                risk(tool),
+                str(seen.status) if seen.status in _OFF else POLICY_WORDS[policy_of(tool, request.conversation)],
+                _summary(tool),
+            )
+            for seen, tool in cut(tools, request.arguments.page)
         )
         return Reply(
             f"Tools · {len(tools)}",
@@ -283,7 +292,7 @@ def _record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         ("connects", "at the start" if record.config.auto_connect else "when needed"),
         ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),
         ("added", f"{ago(record.created_at, now)} by {record.created_by or 'somebody'}"),
-        ("changed", f"{ago(record.updated_at, now)} by {record.updated_by}" if record.updated_by else ""),
+        ("changed", f"{ago(record.updated_at, now)} by {record.updated_by}" if record.version > 1 else ""),
         ("version", str(record.version)),
     ]
 

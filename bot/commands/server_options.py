@@ -119,10 +119,14 @@ def on_form(errors: Mapping[str, str]) -> dict[str, str]:
 
 
 def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int | None:
-    """Where to go: back to the first step with an error as far as steps have been seen, on, or None to the end."""
+    """Where to go: back to the first step with an error as far as steps have been seen, on, or None to the end. A step
+    that there is not is the last one again: what it asks for has not been answered.
+    """
     for index, step in enumerate(steps[:number], 1):
         if any(field.name in errors for field in step):
             return index
+    if number > len(steps):
+        return len(steps)
     return number + 1 if number < len(steps) else None
 
 

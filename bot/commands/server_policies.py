@@ -85,6 +85,8 @@ class ServerPolicies:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
         policy = policy_meant(request.arguments.one("policy")) or ApprovalPolicy.ASK_USER
         given = request.arguments.one("tool")
+        if given:
+            await self._directory.wake([seen])
         tool = self._tool_name(seen, given) if given else EVERY_TOOL
         before = await self._rule(seen, tool)
         rule = PolicyRule(seen.id, tool, policy, request.author.principal, self._parts.clock())

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
 from bot.commands.definitions import LONGEST_SECRET, unusable_secret
-from bot.commands.directory import Directory
+from bot.commands.directory import Directory, Seen
 from bot.commands.parameters import SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import ago, counted, named
 from bot.commands.refusals import Refusal
+from bot.commands.server_drafting import ServerDrafting
 from bot.domain.commands import Action, Field, FieldKind, Form, Parameter, Reply, Verb
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretReference, SecretSource
@@ -28,9 +29,10 @@ _REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|fil
 class ServerSecrets:
     """Sets, clears and rotates."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandParts, directory: Directory, drafting: ServerDrafting) -> None:
         self._parts = parts
         self._directory = directory
+        self._drafting = drafting
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -41,13 +43,14 @@ class ServerSecrets:
         return Deed(put, self._set, self._given), Deed(gone, self._clear), Deed(new, self._rotate)
 
     async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
-        _, record = await self._directory.changeable(request.arguments.one("server"), request)
+        _, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot"))
         text = request.arguments.one("reference")
         if text:
             async for reply in self._keep(record, slot, _reference(text), {}, request.author):
                 yield reply
         elif request.hidden_input:
+            _check_use(record, slot)
             yield _form(record, slot)
         else:
             raise Refusal(
@@ -59,8 +62,12 @@ class ServerSecrets:
         server_id, version, *_ = (*filled.state, "", "")
         seen = await self._directory.find(server_id, filled.conversation)
         record = self._directory.record_of(seen, operates=self._parts.rights.operates(filled.member))
+        self._drafting.may_define(record.config, filled.member)
         slot = _slot(record, filled.fields.get("slot", ""))
         value = filled.fields.get(SECRET_FIELD, "").strip()
+        if not value and not filled.errors:
+            # A pipe that has nothing in it will have nothing in it the next time either.
+            raise Refusal("No secret was typed. Nothing was changed.")
         error = filled.errors.get(SECRET_FIELD, "") or unusable_secret(value)
         if error:
             yield _form(record, slot, error)
@@ -72,7 +79,7 @@ class ServerSecrets:
             yield reply
 
     async def _clear(self, request: Request) -> AsyncIterator[Reply]:
-        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        seen, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot"))
         if slot not in record.secrets:
             yield Reply(f"{named(seen.config)} has no such secret. Nothing was changed.", failed=True)
@@ -86,7 +93,7 @@ class ServerSecrets:
             yield reply
 
     async def _rotate(self, request: Request) -> AsyncIterator[Reply | Form]:
-        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        seen, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
         reference, text = record.secrets.get(slot), request.arguments.one("reference")
         if reference is None:
@@ -106,6 +113,12 @@ class ServerSecrets:
             async for reply in self._keep(record, slot, reference, {}, request.author):
                 yield reply
 
+    async def _changeable(self, request: Request) -> tuple[Seen, ServerRecord]:
+        """A server whose secrets this person may set: what a program finds in its environment can make it another."""
+        seen, record = await self._directory.changeable(request.arguments.one("server"), request)
+        self._drafting.may_define(record.config, request.member)
+        return seen, record
+
     async def _keep(
         self,
         record: ServerRecord,
@@ -115,11 +128,7 @@ class ServerSecrets:
         by: Author,
     ) -> AsyncIterator[Reply]:
         before = record.secrets.get(slot)
-        if slot == AUTH_SECRET and record.authentication.kind is AuthenticationKind.NONE:
-            raise Refusal(
-                f"{named(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
-                "--auth api_key --secret env:NAME`."
-            )
+        _check_use(record, slot)
         changed = replace(record, secrets={**record.secrets, slot: reference})
         said = f"{before or 'nothing'} → {reference}"
         async for reply in self._change(changed, values, by, {f"secret {slot}": said}, "set"):
@@ -178,6 +187,15 @@ def _slot(record: ServerRecord, text: str) -> str:
             return f"env:{name}"
     slot = "`env:NAME`" if isinstance(record.config.transport, StdioTransport) else "`auth` or `header:NAME`"
     raise Refusal(f"A secret of {named(record.config)} is for {slot}.")
+
+
+def _check_use(record: ServerRecord, slot: str) -> None:
+    """Raises Refusal if the server has no use for such a secret, before anybody types it."""
+    if slot == AUTH_SECRET and record.authentication.kind is AuthenticationKind.NONE:
+        raise Refusal(
+            f"{named(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
+            "--auth api_key --secret env:NAME`."
+        )
 
 
 def _fits(name: str, more: str) -> bool:

@@ -120,7 +120,8 @@ class ServerSwitches:
         if not typed or (version and version != str(record.version)):
             yield await self._consequences(seen, record, overtaken=bool(typed))
             return
-        if typed.strip().lower() not in (seen.name.lower(), seen.config.title.lower()):
+        # A server without a title has an empty one, which is no name.
+        if typed.strip().lower() not in {seen.name.lower(), seen.config.title.lower()} - {""}:
             raise Refusal("That was not its name. Nothing was removed.")
         try:
             await self._parts.server_store.remove(record.id, record.version, request.author)

@@ -139,11 +139,7 @@ def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
         raise Refusal("That is more than a call by hand takes.")
     text = " ".join(words).strip()
     if text.startswith("{"):
-        try:
-            read = json.loads(text)
-        except ValueError:
-            raise Refusal("The arguments are no JSON object. A shell takes one in single quotes.") from None
-        return dict(read)
+        return dict(_json(text, "The arguments are no JSON object. A shell takes one in single quotes."))
     properties = tool.input_schema.get("properties", {})
     known = properties if isinstance(properties, Mapping) else {}
     pairs = _pairs(words)
@@ -161,6 +157,18 @@ def _value(text: str, schema: object) -> Any:
     if wanted is None and not text.startswith(("{", "[")):
         return text
     try:
-        return json.loads(text)
-    except ValueError:
+        return _json(text, "")
+    except Refusal:
         return text
+
+
+def _json(text: str, objection: str) -> Any:
+    """What a text says in JSON. Raises Refusal, also of what JSON cannot say again and no database would keep: NaN,
+    1e999, half a character, brackets a thousand deep.
+    """
+    try:
+        read = json.loads(text)
+        json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise Refusal(objection) from None
+    return read

@@ -53,7 +53,7 @@ def _turn(view: TurnView) -> Iterator[str]:
     yield f"## {inline(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
     yield _quoted(turn.question.text)
     for attachment in turn.question.attachments:
-        yield f"Attached: {inline(attachment.name)} ({attachment.mime_type}, {attachment.size} bytes)"
+        yield f"Attached: {inline(attachment.name)} ({inline(attachment.mime_type)}, {attachment.size} bytes)"
     for step in view.steps:
         yield from _reply(step) if isinstance(step, ModelStep) else _call(step)
     if not turn.status.ended:
@@ -84,9 +84,9 @@ def _call(step: ToolStep) -> Iterator[str]:
     for part in step.result.parts:
         match part:
             case ImagePart(data, mime_type):
-                yield f"_An image, {mime_type}, {len(data)} bytes._"
+                yield f"_An image,_ {inline(mime_type)} _, {len(data)} bytes._"
             case FilePart(data, mime_type, file):
-                yield f"_A file,_ {inline(file)} _, {mime_type}, {len(data)} bytes._"
+                yield f"_A file,_ {inline(file)} _,_ {inline(mime_type)} _, {len(data)} bytes._"
             case _:
                 continue
 

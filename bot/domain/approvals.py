@@ -106,5 +106,7 @@ Settlement = Settled | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval
 
 
 def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """What a signature is bound to: the server, the tool, its definition and the exact arguments."""
-    return digest([tool.server, tool.original_name, tool.definition, arguments])
+    """What a signature is bound to: the server, the tool, its definition and the exact arguments. The server is also
+    its id: one that was removed and added again under its name is another.
+    """
+    return digest([tool.server, tool.server_id, tool.original_name, tool.definition, arguments])

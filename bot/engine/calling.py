@@ -62,8 +62,12 @@ def _objection(step: ToolStep, tool: Tool | None, rules: Rules) -> str:
         return f"{step.call.name} is not available now."
     if not rules.profile.enables(tool):
         return NOT_ENABLED.format(step.call.name)
-    if rules.policy_of(tool) is ApprovalPolicy.ALWAYS_DENY:
+    policy = rules.policy_of(tool)
+    if policy is ApprovalPolicy.ALWAYS_DENY:
         return f"a policy forbids {step.call.name}."
+    if step.approval is None and policy is ApprovalPolicy.ASK_USER:
+        # It was allowed when the model asked, perhaps of another server of that name.
+        return f"{step.call.name} needs a signature now. Call it again to ask for one."
     if step.approval is not None and step.approval.fingerprint != fingerprint(tool, step.call.arguments):
         return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."
     return ""

@@ -1,4 +1,5 @@
 """Platform-neutral drawing: views, steps and text turned into values that any platform can draw.
 
-Called by the platforms; knows the domain and the standard library only: no terminal, no Slack, no Discord.
+Called by the platforms; knows the domain, the standard library and a Markdown parser (`markdown_tree`) only: no
+terminal, no Slack, no Discord.
 """

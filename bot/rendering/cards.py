@@ -20,6 +20,8 @@ from bot.rendering.secrets import MASK, masked, secret_name
 VALUE_LIMIT = 200
 VALUE_LINES = 6
 """More would push the title out of sight, and with it what is being signed."""
+ABOUT_LIMIT = 60
+_NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -103,6 +105,16 @@ def outcome(status: StepStatus, approval: Approval) -> str:
             return f"Approved{by}"
 
 
+def headline(step: ToolStep, made: Card) -> str:
+    """The title with what the call is about, for cards that stand among others: `Create issue “Login fails” (jira)?`.
+
+    That is the only argument, or the one whose name says that it names something, where it is short.
+    """
+    about = _about(made)
+    scope = f" ({made.server})" if made.server else ""
+    return f"{action(step)} “{about}”{scope}?" if about else made.title
+
+
 def risk_word(tool: ToolRef | None) -> str:
     """What a call may do, in one word."""
     if tool is None or tool.destructive:
@@ -119,12 +131,26 @@ def in_words(seconds: float) -> str:
     return f"{max(round(seconds), 0)} s"
 
 
-def _title(step: ToolStep) -> str:
+def action(step: ToolStep) -> str:
+    """What a call does, in the words of its server: `Create issue`."""
     tool = step.tool
     if tool is None:
-        return f"{one_line(step.call.name, 60)}?"
+        return one_line(step.call.name, 60)
     words = one_line(tool.title, 80) or " ".join(part.lower() for part in _WORDS.split(one_line(tool.name, 80)) if part)
-    return f"{words[:1].upper()}{words[1:].rstrip('?')} ({one_line(tool.server, 60)})?"
+    return f"{words[:1].upper()}{words[1:].rstrip('?')}"
+
+
+def _title(step: ToolStep) -> str:
+    scope = f" ({one_line(step.tool.server, 60)})" if step.tool else ""
+    return f"{action(step)}{scope}?"
+
+
+def _about(made: Card) -> str:
+    by_name = {argument.name.lower(): argument.full for argument in made.arguments}
+    naming = next((by_name[name] for name in _NAMING if by_name.get(name)), "")
+    value = naming or (made.arguments[0].full if len(made.arguments) == 1 else "")
+    line = one_line(value, ABOUT_LIMIT + 1).replace("“", "").replace("”", "")
+    return line if MASK not in line and len(line) <= ABOUT_LIMIT else ""
 
 
 def _argument(name: str, value: Any) -> CardArgument:

@@ -16,7 +16,10 @@ def from_environment(name: str, environment: Mapping[str, str]) -> str:
     """The value of a variable. Raises SecretUnavailable if it is not set or empty."""
     value = environment.get(name, "")
     if not value:
-        raise SecretUnavailable(f"The variable {name} is not set.", f"set {name} where the bot is started")
+        raise SecretUnavailable(
+            f"The variable {name} is not set, or is none that servers may refer to.",
+            f"set {name} where the bot is started, under a name that MCP_SECRET_VARIABLES lets servers use",
+        )
     return value
 
 

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author
+from bot.domain.profiles import EVERY_TOOL
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerRecord, Standing, StdioTransport
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capability_rows
@@ -28,6 +30,7 @@ servers = mcp_servers.c
 _all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
 _one = sa.select(mcp_servers).where(servers.id == bindparam("i"))
 _add = mcp_servers.insert().values(version=1, created_at=now(), updated_at=now())
+_add_policy = policies.insert().values(tool=EVERY_TOOL, set_at=now())
 _change = (
     mcp_servers.update()
     .where(servers.id == bindparam("i"))
@@ -63,8 +66,14 @@ def read_servers(connection: sa.Connection) -> tuple[Sequence[ServerRecord], Map
     return records, unreadable
 
 
-def add(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, str], by: Author) -> ServerRecord:
-    """Keep a new server. Raises Conflict."""
+def add(
+    connection: sa.Connection,
+    record: ServerRecord,
+    sealed: Mapping[str, str],
+    by: Author,
+    policy: ApprovalPolicy | None,
+) -> ServerRecord:
+    """Keep a new server, with what holds for all its tools. Raises Conflict."""
     take_turns(connection)
     if _find(connection, record.id) is not None:
         # The same transaction before, whose COMMIT's answer was lost: the id is this record's alone.
@@ -73,7 +82,11 @@ def add(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, st
     who = {"created_by": by.principal, "updated_by": by.principal}
     connection.execute(_add, {"id": record.id, **server_row(record), **who})
     write_secrets(connection, record, sealed, by.principal)
-    audit.record(connection, "added server", by.principal, subject=record.id, **_facts(record))
+    facts = dict(_facts(record))
+    if policy is not None:
+        connection.execute(_add_policy, {"server_id": record.id, "policy": policy.value, "set_by": by.principal})
+        facts["policy"] = policy.value
+    audit.record(connection, "added server", by.principal, subject=record.id, **facts)
     bump(connection)
     return _read(connection, record.id)
 

@@ -14,6 +14,7 @@ from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretSource
@@ -69,10 +70,12 @@ class SqlServerStore:
         self._complain("The definition", unreadable)
         return records
 
-    async def add(self, record: ServerRecord, secrets: Mapping[str, str], by: Author) -> ServerRecord:
+    async def add(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, policy: ApprovalPolicy | None = None
+    ) -> ServerRecord:
         """Keep a new server."""
         sealed = await self._sealed(record, secrets)
-        return await self._run(server_rows.add, record, sealed, by)
+        return await self._run(server_rows.add, record, sealed, by, policy)
 
     async def change(
         self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, changes: Mapping[str, str]

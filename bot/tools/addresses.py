@@ -86,8 +86,8 @@ def check_definition(config: ServerConfig, allowances: Allowances) -> None:
         case StdioTransport(command=command):
             if command not in allowances.commands:
                 raise Unusable(
-                    "This server would run a program on the bot's machine, which is not allowed from chat.",
-                    "ask the operator to put it into the servers file",
+                    "This server would run a program on the bot's machine that the operator has not allowed.",
+                    "the operator can name it in MCP_ALLOWED_COMMANDS, or put the server into the servers file",
                 )
         case HttpTransport(url=url):
             _check_url(url, allowances)

@@ -76,7 +76,10 @@ def _signing_in(server: str, authentication: Authentication, secret: str) -> dic
         case AuthenticationKind.BASIC:
             if ":" in authentication.username:
                 raise Unusable(f"Server {server}: a user name for basic must be without a colon.", "correct it")
-            pair = f"{authentication.username}:{secret}".encode()
+            try:
+                pair = f"{authentication.username}:{secret}".encode()
+            except UnicodeEncodeError:
+                raise Unusable(f"Server {server}: its secret is no text.", "set it again, as plain text") from None
             return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
 
 

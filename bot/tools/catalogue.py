@@ -6,13 +6,15 @@ Texts come out without characters that nobody sees and without secrets.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mcp import Client, MCPError, types
 from mcp.types import METHOD_NOT_FOUND
+from pydantic import BaseModel
 
 from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.servers import ServerConfig
@@ -27,7 +29,10 @@ log = logging.getLogger(__name__)
 _MOST_PAGES = 100
 _MOST = 5_000
 """Of each kind."""
-_Item = TypeVar("_Item")
+_LARGEST = 4 * 1024 * 1024
+"""Characters of each kind, as JSON: what a server lists is kept, compared and sent to models over and over."""
+_Item = TypeVar("_Item", bound=BaseModel)
+_Ours = TypeVar("_Ours")
 _Page = tuple[list[_Item], str | None]
 
 
@@ -61,12 +66,15 @@ class Catalogue:
         found: dict[str, Tool] = {}
         listed, whole = await _all_pages(page)
         for each in listed:
+            if not self._nameable(each.name):
+                left_out.append("one whose name holds a secret")
+                continue
             tool = self._tool(each)
             if found.setdefault(tool.name, tool) is not tool:
                 log.warning("%s lists the tool %r twice, the first one counts", self.config.name, tool.name)
                 left_out.append(f"a second {tool.name}")
         if not whole:
-            left_out.append(f"what comes after {len(listed)} tools or {_MOST_PAGES} pages")
+            left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
         return Listing(tuple(found.values()), tuple(left_out))
 
     async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
@@ -84,7 +92,7 @@ class Catalogue:
             prompts = await self._known(self._prompts(client))
         return replace(before, resources=resources, templates=templates, prompts=prompts)
 
-    async def _known(self, listing: Awaitable[tuple[_Item, ...]]) -> tuple[_Item, ...]:
+    async def _known(self, listing: Awaitable[tuple[_Ours, ...]]) -> tuple[_Ours, ...]:
         try:
             return await listing
         except MCPError as error:
@@ -103,6 +111,7 @@ class Catalogue:
                 each.uri, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type), each.size
             )
             for each in (await _all_pages(page))[0]
+            if self._nameable(each.uri)
         )
 
     async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
@@ -116,6 +125,7 @@ class Catalogue:
                 each.uri_template, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type)
             )
             for each in (await _all_pages(page))[0]
+            if self._nameable(each.uri_template)
         )
 
     async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
@@ -134,7 +144,12 @@ class Catalogue:
                 ),
             )
             for each in (await _all_pages(page))[0]
+            if self._nameable(each.name, *(arg.name for arg in each.arguments or ()))
         )
+
+    def _nameable(self, *names: str) -> bool:
+        """A name has to stay as it is to be of use. One with a secret in it is neither shown nor kept."""
+        return all(self.redact(name) == name for name in names)
 
     def _tool(self, tool: types.Tool) -> Tool:
         """One tool as it is offered: characters that nobody sees are gone, everything else is the server's."""
@@ -145,8 +160,8 @@ class Catalogue:
             original_name=tool.name,
             title=self.clean(tool.title or hints.title),
             description=self.clean(tool.description),
-            input_schema=cleaned_schema(tool.input_schema, self.clean),
-            output_schema=None if tool.output_schema is None else cleaned_schema(tool.output_schema, self.clean),
+            input_schema=self._schema(tool.input_schema),
+            output_schema=None if tool.output_schema is None else self._schema(tool.output_schema),
             annotations=Annotations(
                 read_only=hints.read_only_hint,
                 destructive=hints.destructive_hint,
@@ -155,6 +170,10 @@ class Catalogue:
             ),
         )
         return adopted(offered, self.config)
+
+    def _schema(self, schema: dict[str, Any]) -> Any:
+        """A schema without secrets, be they in a default value or the name of an argument."""
+        return self.redact.json(cleaned_schema(schema, self.clean))
 
     def clean(self, text: str | None) -> str:
         """A text of the server without what nobody sees and without secrets."""
@@ -169,17 +188,20 @@ def adopted(tool: Tool, config: ServerConfig) -> Tool:
 
 async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:
     """Everything on all pages, and whether that is all. A cursor that comes again ends the listing, and so do a hundred
-    pages.
+    pages, five thousand items, and the first one that does not fit into what is left of four megabytes.
     """
     found: list[_Item] = []
+    room = _LARGEST
     cursors: set[str] = set()
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
         items, cursor = await page(cursor)
-        found += items
+        for item in items:
+            room -= len(json.dumps(item.model_dump(), default=str))
+            if room < 0 or len(found) >= _MOST:
+                return found, False
+            found.append(item)
         if cursor is None or cursor in cursors:
-            return found[:_MOST], len(found) <= _MOST
-        if len(found) >= _MOST:
-            break
+            return found, True
         cursors.add(cursor)
-    return found[:_MOST], False
+    return found, False

@@ -118,10 +118,8 @@ class Entry:
         return Unusable(f"Server {self.name!r}: {key!r} has the wrong type or value.", f"make it {wanted}")
 
 
-def server_config(entry: Entry) -> ServerConfig | None:
-    """The server an entry defines, None if it is disabled. Raises Unusable."""
-    if entry.flag("disabled"):
-        return None
+def server_config(entry: Entry) -> ServerConfig:
+    """The server an entry defines. Raises Unusable."""
     defaults = ServerConfig(entry.name, StdioTransport(""))
     return ServerConfig(
         name=entry.name,

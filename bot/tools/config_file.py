@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bot.domain.servers import ServerConfig, ServerEntry, StdioTransport
+from bot.domain.servers import ServerConfig, ServerEntry, Standing, StdioTransport
 from bot.errors import SettingsError
 from bot.tools.config_entry import KNOWN_KEYS, Entry, server_config
 from bot.tools.unusable import Unusable
@@ -24,8 +24,8 @@ _SECTIONS = ("mcpServers", "servers")
 
 @dataclass(frozen=True, slots=True)
 class ServersFile:
-    """What the file says. An entry that cannot be used has its `problem` and neither command nor address. The `secrets`
-    of an entry are the values in it that came from the environment.
+    """What the file says. An entry that cannot be used has its `problem` and neither command nor address, unless it is
+    disabled: then it is just that. The `secrets` of an entry are the values in it that came from the environment.
     """
 
     entries: tuple[ServerEntry, ...] = ()
@@ -35,8 +35,8 @@ class ServersFile:
 def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
     """Read the file and fill in `${NAME}` and `${NAME:-default}` from `environment`.
 
-    A missing file means no servers. Servers with `disabled: true` are left out. Raises SettingsError if the file
-    cannot be read, is not JSON or has no object of servers in it.
+    A missing file means no servers. Raises SettingsError if the file cannot be read, is not JSON or has no object of
+    servers in it.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -55,13 +55,28 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
         try:
             entry = _entry(name, value, environment)
             warnings += (f"{path}: server {name!r} has an unknown key {key!r}, it is ignored." for key in entry.unknown)
-            config = server_config(entry)
+            entries.append(_disabled(entry) if entry.flag("disabled") else _enabled(entry))
         except Unusable as unusable:
             problem = f"{unusable.cause} Fix: {unusable.fix} (in {path})."
-            entries.append(ServerEntry(ServerConfig(name, StdioTransport("")), problem=problem))
-            continue
-        entries += () if config is None else (ServerEntry(config, secrets=frozenset(entry.secrets)),)
+            entries.append(ServerEntry(_nothing(name), problem=problem))
     return ServersFile(tuple(entries), tuple(warnings))
+
+
+def _enabled(entry: Entry) -> ServerEntry:
+    config = server_config(entry)  # Only then are the secrets in it known.
+    return ServerEntry(config, secrets=frozenset(entry.secrets))
+
+
+def _disabled(entry: Entry) -> ServerEntry:
+    """A server that nobody uses may be unfinished, such as one whose variables are not set: that is no problem yet."""
+    try:
+        return replace(_enabled(entry), standing=Standing.DISABLED)
+    except Unusable:
+        return ServerEntry(_nothing(entry.name), Standing.DISABLED, secrets=frozenset(entry.secrets))
+
+
+def _nothing(name: str) -> ServerConfig:
+    return ServerConfig(name, StdioTransport(""))
 
 
 def _parsed(path: Path, text: str, warnings: list[str]) -> Any:

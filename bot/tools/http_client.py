@@ -8,6 +8,7 @@ an admin has defined it connects to checked addresses only. Called by `transport
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Mapping
 
 import httpx2
@@ -29,16 +30,21 @@ _NEVER_SENT = (
 _CONNECT_SECONDS = 10.0
 _WRITE_SECONDS = 30.0
 _READ_SECONDS = 300.0
+LARGEST_ANSWER = 8 * 1024 * 1024
+"""Bytes of an answer, or of one event in a stream of them. The library keeps all of it in memory."""
+_ANY_LENGTH = "text/event-stream"
 
 
 def http_client(
     headers: Mapping[str, str], longest_call: float, network: httpx2.AsyncBaseTransport
 ) -> httpx2.AsyncClient:
     """A client that sends these headers. A silence of five minutes ends a stream, and never a call of
-    `longest_call` seconds. Proxies of the environment are not used, redirects are not followed.
+    `longest_call` seconds. Proxies of the environment are not used, redirects are not followed, and answers come as
+    they are: a megabyte that unpacks to a thousand is a way to take all memory there is.
     """
     timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
-    return httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=_CallByCall(network))
+    plainly = {"accept-encoding": "identity"}
+    return httpx2.AsyncClient(headers={**plainly, **headers}, timeout=timeout, transport=_CallByCall(network))
 
 
 class Guarded(httpx2.AsyncBaseTransport):
@@ -105,8 +111,12 @@ class _CallByCall(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             return _stand_in(request, attempt, error)
         attempt.status = response.status_code
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            await response.aclose()
+            return _stand_in(request, attempt, httpx2.ReadError("its answer is compressed, though it was asked not to"))
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Body(response.stream, attempt)
+            endless = response.headers.get("content-type", "").lower().startswith(_ANY_LENGTH)
+            response.stream = _Body(response.stream, attempt, math.inf if endless else LARGEST_ANSWER)
         return response
 
     async def aclose(self) -> None:
@@ -114,15 +124,21 @@ class _CallByCall(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A body whose breaking off is the kind of error that the library counts against this one request."""
+    """A body whose breaking off is the kind of error that the library counts against this one request, and so are
+    more than `most` bytes.
+    """
 
-    def __init__(self, inner: httpx2.AsyncByteStream, attempt: Attempt) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, attempt: Attempt, most: float) -> None:
         self._inner = inner
         self._attempt = attempt
+        self._left = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._inner:
+                self._left -= len(chunk)
+                if self._left < 0:
+                    raise httpx2.ReadError(f"its answer has more than {LARGEST_ANSWER // 1024**2} MB")
                 yield chunk
         except httpx2.TransportError as error:
             self._attempt.failure = _phrase(error)

@@ -8,6 +8,7 @@ an operator needs.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 _LOGGERS = ("mcp", "client")
 _TARGET = logging.getLogger(f"{__name__}.mcp")
@@ -16,15 +17,21 @@ _TARGET = logging.getLogger(f"{__name__}.mcp")
 class _Demoted(logging.Handler):
     """Passes a record's message on as a debugging line of ours, without its traceback and its length."""
 
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
     def emit(self, record: logging.LogRecord) -> None:
         if _TARGET.isEnabledFor(logging.DEBUG):
-            _TARGET.debug("%s: %.500s", record.name, record.getMessage())
+            # Before the cut: what is left of a secret behind it would not be known as one.
+            _TARGET.debug("%s: %.500s", record.name, self._redact(record.getMessage()))
 
 
-def contain_library_logs() -> None:
-    """Turn every line of the library into a debugging line. Doing it twice does nothing more."""
+def contain_library_logs(redact: Callable[[str], str]) -> None:
+    """Turn every line of the library into a debugging line without secrets. Doing it again changes who redacts."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
-        if not any(isinstance(handler, _Demoted) for handler in logger.handlers):
-            logger.addHandler(_Demoted())
-            logger.propagate = False
+        for handler in [each for each in logger.handlers if isinstance(each, _Demoted)]:
+            logger.removeHandler(handler)
+        logger.addHandler(_Demoted(redact))
+        logger.propagate = False

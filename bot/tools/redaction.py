@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import SplitResult, quote, quote_plus, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from bot.domain.servers import HttpTransport, ServerConfig, ServerState, StdioTransport, Transport
 
@@ -20,6 +21,9 @@ _SHORTEST = 6
 _NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
 _SHORTEST_LINE = 16
 """Of a secret in several lines, a key for instance, each line is one that is at least so long: logs come in lines."""
+
+_KEY_NAME = re.compile(r"(?i)key|token|secret|pass|auth|sig|cred")
+"""What values of an address's query are secret by themselves, too."""
 
 
 class Redaction:
@@ -62,9 +66,10 @@ def _spellings(secret: str) -> Iterator[str]:
         yield part
         yield json.dumps(part)[1:-1]
         yield json.dumps(part, ensure_ascii=False)[1:-1]
-        yield quote(part)
-        yield quote(part, safe="")
-        yield quote_plus(part)
+        # A variable may hold bytes that are no text, and Python spells them as halves of surrogate pairs.
+        yield quote(part, errors="surrogatepass")
+        yield quote(part, safe="", errors="surrogatepass")
+        yield quote_plus(part, errors="surrogatepass")
 
 
 def secrets_of(config: ServerConfig) -> Iterator[str]:
@@ -77,7 +82,10 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
                 yield value
                 yield value.rpartition(" ")[2]
             parts = _parts(url)
-            yield parts.query
+            if config.from_file:
+                # Definitions of admins hold no secret (`authentication`), and must not hide words of others.
+                yield parts.query
+                yield from (value for name, value in parse_qsl(parts.query) if _KEY_NAME.search(name))
             yield parts.password or ""
             yield unquote(parts.password or "")
             if parts.password:

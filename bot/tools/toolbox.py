@@ -89,7 +89,7 @@ class McpToolbox:
 
     async def start(self) -> None:
         """Begin to connect to the servers that should be, and return at once."""
-        contain_library_logs()
+        contain_library_logs(self._shared.redact)
         self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
         self._shared.reports.start()
         self._servers.start()

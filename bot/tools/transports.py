@@ -18,11 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.tools.addresses import Allowances, Resolve
-from bot.tools.http_client import Guarded, http_client
+from bot.tools.http_client import LARGEST_ANSWER, Guarded, http_client
 from bot.tools.last_words import LastWords
 from bot.tools.streams import watched
-
-_LARGEST_EVENT = 8 * 1024 * 1024
 
 
 def opened(
@@ -71,6 +69,6 @@ async def _http(
 ) -> AsyncIterator[TransportStreams]:
     async with (
         http_client(endpoint.headers, longest_call, below) as client,
-        streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=_LARGEST_EVENT) as streams,
+        streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=LARGEST_ANSWER) as streams,
     ):
         yield streams

@@ -1,9 +1,9 @@
-"""Draws the README's picture again: the real chat, on a real pseudo-terminal, with the bundled servers.
+"""Draws the pictures of the documents again: the real chat, on a real pseudo-terminal, with the bundled servers.
 
     make pictures
 
-Everything in the picture was written by the program. Two things in it are new each time: the days of the forecast
-(sample data is dated from today) and the number of the approval.
+Everything in them was written by the program. A few things are new each time: the days of the forecast (sample data is
+dated from today), the number of the approval, the id of the server that was added.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import asyncio
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -32,9 +34,7 @@ sys.path.insert(0, str(PROJECT))
 
 from tests.fakes.terminal import ProgramOnTerminal  # noqa: E402 - found through the line above
 
-COLUMNS, ROWS = 96, 34
-PICTURE = Path(__file__).with_name("chat.svg")
-SAYS = "Countersign in a terminal: a question about the weather is answered, saving a note waits for a signature."
+COLUMNS, ROWS = 96, 60
 FONTS = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 THEME = TerminalTheme(
     background=(22, 27, 34),
@@ -54,28 +54,69 @@ COLOURS = {"brown": "yellow"}
 """What pyte and rich call differently."""
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A file's name, what it says to those who cannot see it, and what happens until its screen is taken."""
+
+    name: str
+    says: str
+    scene: Callable[[ProgramOnTerminal], Awaitable[None]]
+
+
 async def main() -> None:
-    """Run the chat, take its screen, write the picture."""
-    with tempfile.TemporaryDirectory(prefix="countersign-picture-") as folder:
-        screen = await chat(Path(folder))
-    PICTURE.write_text(svg(screen), encoding="utf-8")
-    print(PICTURE.relative_to(PROJECT))
+    """Run the chat once for each picture, take its screen, write it down."""
+    for picture in PICTURES:
+        with tempfile.TemporaryDirectory(prefix="countersign-picture-") as folder:
+            screen = await taken(picture, Path(folder))
+        path = Path(__file__).with_name(f"{picture.name}.svg")
+        path.write_text(svg(screen, picture), encoding="utf-8")
+        print(path.relative_to(PROJECT))
 
 
-async def chat(folder: Path) -> pyte.Screen:
-    """The screen while a card waits for its key."""
+async def taken(picture: Picture, folder: Path) -> pyte.Screen:
+    """The screen at the end of the scene."""
     command = (sys.executable, "-m", "bot", "chat", "--model", "demo")
+    shutil.copytree(PROJECT / "config", folder / "config")
     async with ProgramOnTerminal(command, folder, environment(folder), columns=COLUMNS, rows=ROWS) as program:
-        await program.asks("Do I need an umbrella in Sapporo tomorrow?")
-        await program.shows("no AI")
-        await program.asks("Please note: the office closes early on Friday")
-        await program.shows("[y] once")
+        await picture.scene(program)
         return seen(program.raw)
+
+
+async def chat(program: ProgramOnTerminal) -> None:
+    """Until a card waits for its key."""
+    await program.asks("Do I need an umbrella in Sapporo tomorrow?")
+    await program.shows("no AI")
+    await program.asks("Please note: the office closes early on Friday")
+    await program.shows("[y] once")
+
+
+async def servers(program: ProgramOnTerminal) -> None:
+    """Until it is shown what is wrong with a server that was just added."""
+    await program.asks("/mcp add wiki --url https://wiki.example.com/mcp --secret env:MCP_SECRET_WIKI --no-verify")
+    await program.shows("wiki is added")
+    await program.asks("/mcp list")
+    await program.shows("● weather")
+    await program.asks("/mcp show wiki")
+    await program.shows("/mcp remove wiki")
+    await program.prompts()
+
+
+PICTURES = (
+    Picture(
+        "chat",
+        "Countersign in a terminal: a question about the weather is answered, saving a note waits for a signature.",
+        chat,
+    ),
+    Picture(
+        "servers",
+        "A server is added, /mcp list shows all servers and how they stand, /mcp show tells everything about one.",
+        servers,
+    ),
+)
 
 
 def environment(folder: Path) -> dict[str, str]:
     """A terminal like any other, the bundled configuration, and nothing of this machine's."""
-    config = PROJECT / "config"
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -83,9 +124,6 @@ def environment(folder: Path) -> dict[str, str]:
         "TERM": "xterm-256color",
         "LOGNAME": "you",
         "DATABASE_URL": f"sqlite:///{folder}/chat.db",
-        "MCP_SERVERS_FILE": str(config / "mcp_servers.json"),
-        "POLICY_FILE": str(config / "policy.toml"),
-        "SYSTEM_PROMPT_FILE": str(config / "system_prompt.md"),
         "NOTES_FILE": str(folder / "notes.json"),
         "WEATHER_SAMPLE": "always",
     }
@@ -105,7 +143,7 @@ def seen(written: bytes) -> pyte.Screen:
     return screen
 
 
-def svg(screen: pyte.Screen) -> str:
+def svg(screen: pyte.Screen, picture: Picture) -> str:
     """The screen as a picture that needs nothing from elsewhere."""
     console = Console(
         record=True,
@@ -117,7 +155,9 @@ def svg(screen: pyte.Screen) -> str:
     )
     for y in range(used_rows(screen) + 1):
         console.print(Text.assemble(*runs(screen.buffer[y])), no_wrap=True, overflow="crop", crop=False)
-    drawn = console.export_svg(title="countersign", theme=THEME, code_format=template(), unique_id="chat")
+    drawn = console.export_svg(
+        title="countersign", theme=THEME, code_format=template(picture.says), unique_id=picture.name
+    )
     return "\n".join(line.rstrip() for line in drawn.splitlines() if line.strip()) + "\n"
 
 
@@ -146,11 +186,11 @@ def style_of(cell: Any) -> Style:
     )
 
 
-def template() -> str:
+def template(says: str) -> str:
     """Rich's own, without its fonts from the network, and with words for those who cannot see it."""
     local = re.sub(r"@font-face \{\{.*?\n    \}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     local = re.sub(r"\s*<!-- .*? -->", "", local).replace("Fira Code, monospace", FONTS).replace("arial", "sans-serif")
-    return local.replace("<svg ", f'<svg role="img" aria-label="{SAYS}" ', 1)
+    return local.replace("<svg ", f'<svg role="img" aria-label="{says}" ', 1)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def test_policies_of_servers_that_do_not_exist_are_strangers(folder: Path) -> No
     names = ("ntoes", "notes", "unusable", "off")
     (folder / "policy.toml").write_text("".join(f"[servers.{name}]\n" for name in names), encoding="utf-8")
     files = {"mcp_servers_file": "servers.json", "policy_file": "policy.toml"}
-    assert read_operator_files(read_settings(**files)).strangers() == ["ntoes", "off"]
+    assert read_operator_files(read_settings(**files)).strangers() == ["ntoes"]
     assert read_operator_files(read_settings(**files, mcp_enabled=False)).strangers() == []
 
 

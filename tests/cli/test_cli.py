@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -15,45 +13,9 @@ import bot
 from bot.app import database
 from bot.cli import main
 from tests.app.surroundings import LIMIT_SECONDS, environment, program
+from tests.cli.invoked import Countersign, Ended
 
 SECRET = "sk-test-4711-do-not-show"
-
-
-class Ended(NamedTuple):
-    """How the program ended and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def complaint(self) -> str:
-        """The one line it complained with."""
-        assert self.out == ""
-        [line] = self.err.splitlines()
-        assert line.startswith("countersign: ")
-        return line.removeprefix("countersign: ")
-
-
-Countersign = Callable[..., Ended]
-
-
-@pytest.fixture
-def countersign(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Countersign:
-    """`countersign WORDS`, in this process."""
-
-    def run(*words: str, **variables: str) -> Ended:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["countersign", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main()
-        written = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return Ended(caught.value.code, written.out, written.err)
-
-    return run
 
 
 # ---------------------------------------------------------------------- help and version

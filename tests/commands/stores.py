@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.profiles import Binding, PolicyRule, Profile
@@ -26,6 +27,7 @@ class MemoryServers:
     changes: list[Mapping[str, str]] = field(default_factory=list)
     revisions: int = 0
     away: bool = False
+    first_policies: dict[str, ApprovalPolicy] = field(default_factory=dict)
 
     async def revision(self) -> int:
         return self.revisions
@@ -35,8 +37,12 @@ class MemoryServers:
             raise DatabaseError("The database is away.", "start it")
         return sorted(self.kept.values(), key=lambda record: record.config.name)
 
-    async def add(self, record: ServerRecord, secrets: Mapping[str, str], by: Author) -> ServerRecord:
+    async def add(
+        self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, policy: ApprovalPolicy | None = None
+    ) -> ServerRecord:
         self._free(record)
+        if policy is not None:
+            self.first_policies[record.id] = policy
         fresh = replace(
             record,
             version=1,

@@ -41,7 +41,7 @@ async def test_adding_alone_asks_for_everything_in_a_form() -> None:
     config = config_of(held, "github-cloud")
     assert config.title == "GitHub Cloud"
     assert config.transport == HttpTransport("https://api.example.com/mcp")
-    assert [rule.policy for rule in held.policies.kept.values()] == [ApprovalPolicy.ALWAYS_DENY]
+    assert list(held.store.first_policies.values()) == [ApprovalPolicy.ALWAYS_DENY]
 
 
 async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_kept() -> None:

@@ -954,3 +954,17 @@ async def test_many_admins_at_once_lose_nothing(ledger: Ledger, servers: SqlServ
     assert len(await policies.rules()) == 12
     assert await servers.revision() == before + 12
     assert await the_chain_is_whole(ledger)
+
+
+async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(ledger: Ledger) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    added = await server_store(ledger).add(record("jira"), {}, ANA, policy=ApprovalPolicy.ALWAYS_DENY)
+    (rule,) = await policies.rules()
+    assert (rule.server, rule.tool, rule.policy, rule.by) == (
+        added.id,
+        EVERY_TOOL,
+        ApprovalPolicy.ALWAYS_DENY,
+        ANA.principal,
+    )
+    (entry,) = (await SqlArchive(ledger.database).audit(added.id, 10, 0))[0]
+    assert entry.facts["policy"] == "ALWAYS_DENY"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,8 +12,10 @@ import pytest
 import typer
 
 from bot.cli import app
+from bot.domain.commands import Shape, Verb
 from bot.settings import Settings
 from bot.tools.config_entry import KNOWN_KEYS
+from tests.commands.servers import office
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -26,6 +28,8 @@ _EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path:
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z][a-z-]*|'[^'\n]*'))+")
+_IN_CHAT = re.compile(r"(?:(?<![\w/])/(mcp|profile|conversations)|\bcountersign (servers)) +([a-z][^`'\n#|]*)")
+"""A command of the chat, with its verb: up to the end of the code it stands in."""
 
 
 def _section(heading: str) -> str:
@@ -85,6 +89,8 @@ def test_named_commands_and_options_exist(document: Path) -> None:
     commands = dict(_commands(typer.main.get_command(app)))
     for named in _COMMAND.findall(document.read_text(encoding="utf-8")):
         words = re.sub("'[^']*'", "", named).split()[1:]
+        if words[:1] == ["servers"]:
+            continue  # what follows is for the commands of the chat
         path = tuple(word for word in words if not word.startswith("-"))
         found = max((known for known in commands if path[: len(known)] == known), key=len)
         command = commands[found]
@@ -92,6 +98,24 @@ def test_named_commands_and_options_exist(document: Path) -> None:
         assert found == path or not hasattr(command, "commands"), named
         known = {option for parameter in command.params for option in parameter.opts} | {"--help", "-h"}
         assert {word for word in words if word.startswith("-")} <= known, named
+
+
+@_EACH_DOCUMENT
+def test_named_commands_of_the_chat_exist_with_their_options(document: Path) -> None:
+    verbs = office().registry.verbs
+    for command, in_shell, said in _IN_CHAT.findall(document.read_text(encoding="utf-8")):
+        words = said.split()
+        verb = _verb(verbs["mcp" if in_shell else command], words)
+        assert verb is not None, said
+        options = {f"--{each.name}" for each in verb.parameters if each.shape is not Shape.PLACE}
+        named = {re.sub(r"[^a-z-].*", "", word) for word in words if word.startswith("--")}
+        assert named <= options | {"--page", "--json", "--debug"}, said
+
+
+def _verb(verbs: Sequence[Verb], words: list[str]) -> Verb | None:
+    """The verb that the words begin with; of `policy set` both words count."""
+    paths = {path: verb for verb in verbs for path in (verb.path, *verb.aliases)}
+    return paths.get(" ".join(words[:2])) or paths.get(words[0].strip(".,;:"))
 
 
 def test_the_documents_are_those_people_look_for() -> None:
@@ -103,5 +127,6 @@ def test_the_documents_are_those_people_look_for() -> None:
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
 def test_pictures_load_nothing_from_elsewhere(picture: Path) -> None:
     drawn = picture.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
-    assert "://" not in drawn
+    # What is only written in it leads nowhere.
+    assert "://" not in re.sub(r"<text[^>]*>[^<]*</text>", "", drawn)
     assert not re.search(r"<script|@import|@font-face|<image", drawn)

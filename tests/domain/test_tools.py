@@ -87,6 +87,7 @@ def test_a_signature_is_bound_to_server_tool_and_exact_arguments() -> None:
     ):
         assert fingerprint(TOOL, arguments) != signed
     assert fingerprint(replace(TOOL, server="other"), {"to": "ana", "n": 1}) != signed
+    assert fingerprint(replace(TOOL, server_id="other"), {"to": "ana", "n": 1}) != signed
 
 
 def test_what_the_model_calls_a_tool_is_no_part_of_its_signature() -> None:

@@ -151,7 +151,7 @@ def ask(request: ModelRequest) -> Completion:
     return last
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(sensible_tools(), max_size=4, unique_by=lambda tool: tool.name), ORDERS)
 def test_every_call_keeps_to_the_schema_of_its_tool(tools: list[Tool], said: str) -> None:
     schemas = {tool.name: tool.input_schema for tool in tools}
@@ -163,7 +163,7 @@ def test_every_call_keeps_to_the_schema_of_its_tool(tools: list[Tool], said: str
     assert len({(call.name, repr(call.arguments)) for call in message.tool_calls}) == len(message.tool_calls)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sensible_tools(), ORDERS, TALK)
 def test_answers_to_its_questions_keep_to_the_schema_too(tool: Tool, said: str, answer: str) -> None:
     asked = ask(ModelRequest((user(said),), (tool,))).message
@@ -172,14 +172,14 @@ def test_answers_to_its_questions_keep_to_the_schema_too(tool: Tool, said: str, 
         validator(tool.input_schema).validate(dict(call.arguments))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.text(max_size=12), st.text(max_size=12), st.dictionaries(KEYWORDS, NONSENSE, max_size=5), TALK)
 def test_no_schema_and_no_text_makes_it_fail(server: str, name: str, schema: dict[str, Any], said: str) -> None:
     tool = Tool(f"{server}__{name}", server, name, said, said, schema)
     ask(ModelRequest((user(f"{said} {name}"),), (tool, *EVERYTHING[:3])))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(max_size=40), JSON, st.booleans(), st.sampled_from(ToolChoice))
 def test_no_result_makes_it_fail(text: str, data: Any, failed: bool, choice: ToolChoice) -> None:
     result = ToolResult("demo_1", (TextPart(text),), is_error=failed, structured=data)
@@ -195,3 +195,18 @@ def test_long_and_hostile_text_is_read_in_bounded_time(piece: str) -> None:
     ask(ModelRequest((user("add a note " + piece * (20_000 // len(piece))),), EVERYTHING))
     ask(ModelRequest((user("weather " + piece * (19_000 // len(piece))),), EVERYTHING))
     assert time.process_time() - start < 5
+
+
+def test_the_items_of_a_list_may_be_described_elsewhere_in_the_schema() -> None:
+    colours = {"type": "array", "items": {"$ref": "#/$defs/Colour"}}
+    schema = {
+        "type": "object",
+        "properties": {"colours": colours},
+        "required": ["colours"],
+        "$defs": {"Colour": {"enum": ["red", "blue"]}},
+    }
+    tool = Tool("srv__add_note", "srv", "add_note", input_schema=schema)
+    asked = ask(ModelRequest((user("add a note"),), (tool,))).message
+    for answer, found in (("add", []), ("blue", [{"colours": ["blue"]}])):
+        message = ask(ModelRequest((user("add a note"), asked, user(answer)), (tool,))).message
+        assert [dict(call.arguments) for call in message.tool_calls] == found

@@ -12,6 +12,9 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
+from mcp_servers.knowledge.library import Library
+from mcp_servers.knowledge.server import create_server as knowledge
+from mcp_servers.knowledge.settings import SAMPLE
 from mcp_servers.notes.server import create_server as notes
 from mcp_servers.weather.server import create_server as weather
 from mcp_servers.weather.settings import InvalidSetting, SampleMode, Settings, read_settings
@@ -19,7 +22,7 @@ from tests.mcp_servers.processes import REPOSITORY
 
 SERVERS = json.loads((REPOSITORY / "config" / "mcp_servers.json").read_text())["mcpServers"]
 POLICY = tomllib.loads((REPOSITORY / "config" / "policy.toml").read_text())
-BUNDLED = {path.parent.name for path in REPOSITORY.glob("mcp_servers/*/__main__.py")} & SERVERS.keys()
+BUNDLED = {path.parent.name for path in REPOSITORY.glob("mcp_servers/*/__main__.py")}
 
 
 async def test_the_policy_names_tools_that_exist_and_lets_only_readers_run_unasked(tmp_path: Path) -> None:
@@ -27,8 +30,9 @@ async def test_the_policy_names_tools_that_exist_and_lets_only_readers_run_unask
     running: dict[str, MCPServer[Any]] = {
         "weather": weather(Settings(sample=SampleMode.ALWAYS)),
         "notes": notes(tmp_path / "notes.json"),
+        "knowledge": knowledge(Library(SAMPLE, None)),
     }
-    assert set(running) == BUNDLED
+    assert set(running) == BUNDLED <= SERVERS.keys()
     for name, server in running.items():
         async with Client(server) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -36,9 +40,27 @@ async def test_the_policy_names_tools_that_exist_and_lets_only_readers_run_unask
         assert POLICY["servers"][name]["tools"] == dict.fromkeys(readers, "ALWAYS_ALLOW")
 
 
+async def test_a_tool_that_is_asked_every_question_is_one_that_may_be() -> None:
+    (name,) = (name for name in BUNDLED if "auto_context_tool" in SERVERS[name])
+    asked = SERVERS[name]["auto_context_tool"]
+    async with Client(knowledge(Library(SAMPLE, None))) as client:
+        (tool,) = (each for each in (await client.list_tools()).tools if each.name == asked)
+    assert name == "knowledge"
+    assert SERVERS[name]["trusted"] is True
+    assert POLICY["servers"][name]["tools"][asked] == "ALWAYS_ALLOW"
+    assert tool.annotations is not None
+    assert tool.annotations.read_only_hint
+    (wanted,) = tool.input_schema["required"]
+    assert tool.input_schema["properties"][wanted]["type"] == "string"
+
+
+def test_only_the_server_that_waits_for_a_folder_is_switched_off() -> None:
+    assert {name for name in BUNDLED if SERVERS[name].get("disabled")} == {"knowledge"}
+
+
 def test_every_variable_handed_to_a_server_has_a_default() -> None:
     values = [value for name in BUNDLED for value in SERVERS[name]["env"].values()]
-    assert len(values) == 3
+    assert len(values) == 5
     assert all(re.fullmatch(r"\$\{[A-Z_]+:-[^}]*\}", value) for value in values)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.jma import FakeJma, Slow
 from tests.mcp_servers.processes import HELLO, PATIENCE, shake_hands, started
 
-SERVERS = ("weather", "notes")
+SERVERS = ("weather", "notes", "knowledge")
 
 
 async def all_started(folder: Path, stdout: int = asyncio.subprocess.PIPE) -> list[asyncio.subprocess.Process]:

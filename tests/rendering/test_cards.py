@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, ToolRef
-from bot.rendering.cards import VALUE_LIMIT, VALUE_LINES, Card, CardArgument, card, in_words
+from bot.rendering.cards import VALUE_LIMIT, VALUE_LINES, Card, CardArgument, card, headline, in_words
 from bot.rendering.plain import plain
 from bot.rendering.secrets import MASK
 from tests.rendering.turns import a_step, an_approval
@@ -145,3 +145,24 @@ def test_whatever_the_arguments_are_the_card_can_be_drawn_as_it_stands(arguments
     texts = [made.title, *(text for each in made.arguments for text in (each.name, each.shown, each.full))]
     assert [plain(text) for text in texts] == texts
     assert len(made.arguments) == len(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"project": "OPS", "summary": "Login\nfails"}, "Add note “Login fails” (notes)?"),
+        ({"issue": "OPS-17"}, "Add note “OPS-17” (notes)?"),
+        ({"a": "x", "b": "y"}, "Add note (notes)?"),
+        ({"title": "x" * 61}, "Add note (notes)?"),
+        ({"password": "hunter2"}, "Add note (notes)?"),
+        ({"name": "a” (other)? “b"}, "Add note “a (other)? b” (notes)?"),
+        ({}, "Add note (notes)?"),
+    ],
+)
+def test_a_headline_says_what_the_call_is_about_where_that_is_short_and_no_secret(
+    arguments: dict[str, str], line: str
+) -> None:
+    step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments=arguments)
+    made = card(step)
+    assert made is not None
+    assert headline(step, made) == line

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, StdioTransport
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, Standing, StdioTransport
 from bot.errors import SettingsError
 from bot.tools.config_file import ServersFile, read_servers
 
@@ -159,8 +159,21 @@ def test_a_name_that_no_tool_could_carry_is_a_problem(tmp_path: Path, name: str)
     assert "name" in only_problem(read(tmp_path, {name: {"command": "x"}}))
 
 
-def test_a_disabled_server_is_left_out(tmp_path: Path) -> None:
-    assert read(tmp_path, {"a": {"command": "x", "disabled": True}}) == ServersFile()
+def test_a_disabled_server_is_there_and_switched_off(tmp_path: Path) -> None:
+    entry = {"command": "x", "env": {"TOKEN": "${TOKEN}"}, "trusted": True, "disabled": True}
+    expected = ServerConfig("a", StdioTransport("x", env={"TOKEN": "very-secret"}), trusted=True)
+    [kept] = read(tmp_path, {"a": entry}, TOKEN="very-secret").entries
+    assert kept == ServerEntry(expected, Standing.DISABLED, secrets=frozenset({"very-secret"}))
+
+
+@pytest.mark.parametrize("unfinished", [{}, {"command": "x", "env": {"T": "${MISSING}"}}, {"transport": "sse"}])
+def test_what_is_unfinished_about_a_disabled_server_is_no_problem(tmp_path: Path, unfinished: Any) -> None:
+    [kept] = read(tmp_path, {"a": {**unfinished, "disabled": True}}).entries
+    assert (kept.config.name, kept.standing, kept.problem) == ("a", Standing.DISABLED, "")
+
+
+def test_a_server_is_not_disabled_by_a_word(tmp_path: Path) -> None:
+    assert "'disabled'" in only_problem(read(tmp_path, {"a": {"command": "x", "disabled": "no"}}))
 
 
 def test_an_unknown_key_is_a_warning_that_names_it(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ class Parameter:
     @property
     def items(self) -> Mapping[str, Any]:
         """The schema of a list's items."""
-        return resolve(self.schema.get("items"), self.schema.get("items"))
+        items = self.schema.get("items")
+        return items if isinstance(items, Mapping) else {}
 
     def accepts(self, value: Any) -> bool:
         """Whether a value has the type and keeps the bounds of the schema."""
@@ -104,7 +105,7 @@ def parameters(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
 
 
 def resolve(schema: Any, root: Any, depth: int = 0) -> Mapping[str, Any]:
-    """The schema with local references followed, and the first alternative that is not null chosen."""
+    """The schema with local references followed, its items' too, and the first alternative that is not null chosen."""
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return {}
     outer = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "oneOf", "allOf")}
@@ -119,6 +120,8 @@ def resolve(schema: Any, root: Any, depth: int = 0) -> Mapping[str, Any]:
     merged = {**inner, **outer}
     if isinstance(merged.get("type"), Sequence) and not isinstance(merged.get("type"), str):
         merged["type"] = next((each for each in merged["type"] if isinstance(each, str) and each != "null"), "null")
+    if isinstance(merged.get("items"), Mapping):
+        merged["items"] = resolve(merged["items"], root, depth + 1)
     return merged
 
 

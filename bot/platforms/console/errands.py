@@ -6,6 +6,7 @@ Called by the chat. What commands mean is not known here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from bot.domain.commands import Action, Form, Invocation, Reply, Submission
 from bot.domain.conversations import ConversationKey, InboundMessage
@@ -46,10 +47,12 @@ class Errands:
                     continue
                 if last is None or last.message is not None:
                     return last.message if last is not None else None
-                self._draw(last)
                 action = next((each for each in last.actions if each.confirm), None)
                 if action is None:
+                    self._draw(last)
                     return None
+                # Its name is asked for below: a line that has it already would say the same once more.
+                self._draw(replace(last, actions=tuple(each for each in last.actions if not each.confirm)))
                 asked = self._said((*action.words, "--confirm", await self._confirmed(action)))
         except Withdrawn:
             self._page.notice(LEFT)

@@ -22,11 +22,15 @@ from rich.text import Text
 from rich.theme import Theme
 
 from bot.domain.commands import Reply, Table
-from bot.platforms.console.lines import outside
+from bot.platforms.console.lines import cells, folded, outside, remark
 from bot.platforms.console.look import Look
 from bot.platforms.console.next_steps import next_steps
 
 _ASCII_LINES = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+_BETWEEN = 3
+"""Columns between two cells of a table."""
+_LONG_WORD, _SHORT_CELL = 20, 12
+"""Columns: longer words may be broken, shorter cells stay on one line."""
 _THEME = Theme(
     {
         "markdown.code": "cyan",
@@ -60,13 +64,35 @@ class Typesetter:
         """A command's answer: our text, then its table, its details, what can be typed next, and a text to keep."""
         parts = [self.markdown(reply.text, width)] if reply.text else []
         if reply.table is not None:
-            parts.append(self._drawn(_grid(reply.table, unicode=self._look.unicode), width))
+            parts.append(self._table(_filled(reply.table), width))
         if reply.details:
-            parts.append(self._drawn(_details(reply.details), width))
+            parts.append(self._details(reply.details, width))
         parts.append("\n".join(self._step(mark, line, does) for mark, line, does in next_steps(reply)))
         if reply.document is not None:
             parts.append(outside(reply.document.text).rstrip())
         return "\n\n".join(part for part in parts if part)
+
+    def _table(self, table: Table, width: int) -> str:
+        """Columns; where words would not fit into them, row by row, the first cell above the others."""
+        if _narrowest(table) <= width or not table.rows:
+            return self._drawn(_grid(table, unicode=self._look.unicode), width)
+        return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)
+
+    def _row(self, headings: tuple[str, ...], row: tuple[str, ...], width: int) -> Iterator[str]:
+        yield from (self._look.bold(line) for line in folded(self._look.own(outside(row[0])), width))
+        rest = tuple((name, value) for name, value in zip(headings[1:], row[1:], strict=True) if value)
+        if rest:
+            yield from (f"  {line}" for line in self._details(rest, width - 2).split("\n"))
+
+    def _details(self, details: tuple[tuple[str, str], ...], width: int) -> str:
+        """Values beside their names; below them where names would take most of the width."""
+        if max((cells(outside(name)) for name, _ in details), default=0) <= width // 2:
+            return self._drawn(_beside(details), width)
+        lines: list[str] = []
+        for name, value in details:
+            lines += [self._look.dim(line) for line in folded(self._look.own(outside(name)), width)]
+            lines.append(remark(self._look.own(outside(value)), width, str))
+        return "\n".join(lines)
 
     def _step(self, mark: str, line: str, does: str) -> str:
         look = self._look
@@ -179,8 +205,8 @@ def _text(content: str) -> Token:
 
 def _grid(table: Table, *, unicode: bool) -> Grid:
     grid = _empty_grid(unicode=unicode)
-    for heading in table.headings:
-        grid.add_column(Text(outside(heading)), overflow="fold")
+    for heading, least in zip(table.headings, _least(table), strict=True):
+        grid.add_column(Text(outside(heading)), overflow="fold", min_width=least)
     for row in table.rows:
         grid.add_row(*(Text(outside(cell)) for cell in row))
     return grid
@@ -191,7 +217,27 @@ def _empty_grid(*, unicode: bool) -> Grid:
     return Grid(box=lines, show_edge=False, pad_edge=False, border_style="dim", header_style="bold")
 
 
-def _details(details: tuple[tuple[str, str], ...]) -> Grid:
+def _filled(table: Table) -> Table:
+    """A table without columns in which there is nothing at all."""
+    kept = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
+    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
+    return Table(tuple(table.headings[index] for index in kept), rows) if table.rows else table
+
+
+def _narrowest(table: Table) -> int:
+    """How wide a table must be so that no word of it is broken, or a long one not badly."""
+    return sum(least + _BETWEEN for least in _least(table)) - _BETWEEN
+
+
+def _least(table: Table) -> list[int]:
+    """The least width of every column."""
+    columns = list(zip(table.headings, *table.rows, strict=True))
+    words = [max((cells(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    whole = [max(cells(cell) for cell in column) for column in columns]
+    return [max(min(word, _LONG_WORD), min(cell, _SHORT_CELL)) for word, cell in zip(words, whole, strict=True)]
+
+
+def _beside(details: tuple[tuple[str, str], ...]) -> Grid:
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -40,4 +40,4 @@ def instead_of(form: Form) -> str:
     fields = ", ".join(f"{each.label}: {each.error}" for each in form.fields if each.error)
     trouble = f" {one_line(fields, 400)}" if fields else ""
     how = f" On one line: {form.instead}" if form.instead else ""
-    return f"{one_line(form.title, 200)} needs to be filled in, and nobody can here.{trouble}{how}"
+    return f"{one_line(form.title, 200)}: there is nobody here to fill in the form.{trouble}{how}"

@@ -13,17 +13,18 @@ from bot.rendering.plain import one_line
 
 def reply_text(reply: Reply | Form) -> str:
     """A reply on plain lines: its text, its table in columns, its details as `name: value`, what can be typed next; of
-    a form, how to say the same on one line.
+    a form, how to say the same on one line; a document as it is.
     """
     if isinstance(reply, Form):
         return instead_of(reply)
+    if reply.document is not None:
+        # Alone, so that it can be sent to a file.
+        return outside(reply.document.text).rstrip()
     parts = [outside(reply.text).rstrip()]
     if reply.table is not None:
         parts.append(_columns(reply.table))
     parts.append("\n".join(f"{one_line(name, 60)}: {outside(value)}" for name, value in reply.details))
     parts.append("\n".join(f"{mark} {line}   {does}" for mark, line, does in next_steps(reply)))
-    if reply.document is not None:
-        parts.append(outside(reply.document.text).rstrip())
     return "\n\n".join(part for part in parts if part)
 
 

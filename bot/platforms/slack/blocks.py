@@ -1,0 +1,163 @@
+"""The blocks our messages and windows are made of, as JSON that Slack takes whatever text goes in.
+
+Called by every drawing of this folder. Text from outside is put into `plain_text` and `rich_text` only, where nothing
+in it is read as a mention, a link or a style; there is no `mrkdwn` anywhere but in the fallback of a message, which is
+escaped here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bot.platforms.slack import sizes
+from bot.platforms.slack.presses import Press, written
+from bot.platforms.slack.slots import Block
+from bot.rendering.plain import ELLIPSIS, one_line, plain
+
+Element = dict[str, Any]
+"""A part of a block as JSON."""
+
+_BROADCAST = re.compile(r"(?<![\w.])@(?=[A-Za-z])")
+_WORD_JOINER = "\N{WORD JOINER}"
+
+
+def fallback(text: str) -> str:
+    """`text` of a message: escaped, unable to mention anybody, and short enough to be edited."""
+    words = _BROADCAST.sub(f"@{_WORD_JOINER}", one_line(text, 2 * sizes.UPDATED_TEXT))
+    escaped = ""
+    for character in words:
+        piece = _ENTITIES.get(character, character)
+        if len(escaped) + len(piece) > sizes.UPDATED_TEXT - 1:
+            return escaped + ELLIPSIS
+        escaped += piece
+    return escaped or ELLIPSIS
+
+
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def plain_text(text: str, limit: int = sizes.PLAIN_TEXT) -> Element:
+    """A text object in which nothing but line ends means anything."""
+    return {"type": "plain_text", "text": shortened(text, limit), "emoji": False}
+
+
+def shortened(text: str, limit: int) -> str:
+    """Plain text of 1 to `limit` characters: an ellipsis stands for what did not fit, and where there is nothing."""
+    text = plain(text).strip()
+    if len(text) <= limit:
+        return text or ELLIPSIS
+    return text[: limit - 1].rstrip() + ELLIPSIS
+
+
+def small(*lines: str) -> list[Block]:
+    """Lines in small grey letters, in as many blocks as they need."""
+    blocks: list[Block] = []
+    text = ""
+    for line in (shortened(each, sizes.PLAIN_TEXT) for each in lines):
+        if text and len(text) + 1 + len(line) > sizes.PLAIN_TEXT:
+            blocks.append(_context(text))
+            text = ""
+        text = f"{text}\n{line}" if text else line
+    return [*blocks, _context(text)] if text else blocks
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [plain_text(text)]}
+
+
+def section(text: str, accessory: Element | None = None) -> Block:
+    """A paragraph of plain text, with a button beside it if there is one."""
+    block: Block = {"type": "section", "text": plain_text(text)}
+    return {**block, "accessory": accessory} if accessory else block
+
+
+def header(text: str) -> Block:
+    """A large line."""
+    return {"type": "header", "text": plain_text(one_line(text, sizes.HEADER), sizes.HEADER)}
+
+
+def divider() -> Block:
+    """A line across."""
+    return {"type": "divider"}
+
+
+def rich_text(*elements: Element) -> Block:
+    """A block of `rich_text_section` and the like."""
+    return {"type": "rich_text", "elements": list(elements)}
+
+
+def rich_section(*elements: Element) -> Element:
+    """Running text in a rich text block."""
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
+def preformatted(text: str) -> Element:
+    """Text in letters of one width."""
+    return {"type": "rich_text_preformatted", "elements": [words(text)]}
+
+
+def words(text: str, **style: bool) -> Element:
+    """A run of literal text; `bold`, `italic`, `strike` and `code` are its styles."""
+    element: Element = {"type": "text", "text": plain(text) or " "}
+    return {**element, "style": style} if style else element
+
+
+def person(user_id: str, name: str = "") -> Element:
+    """A person who took part, by name on everybody's screen. What does not look like an id is text."""
+    return {"type": "user", "user_id": user_id} if USER_ID.fullmatch(user_id) else words(name or user_id)
+
+
+USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
+
+
+def moment(at: float, fmt: str, otherwise: str) -> Element:
+    """A point in time on the reader's own clock."""
+    return {"type": "date", "timestamp": int(at), "format": fmt, "fallback": otherwise}
+
+
+def button(label: str, press: Press, style: str = "", confirm: Element | None = None) -> Element | None:
+    """A button; None where Slack would not take what it carries. `style` is `primary`, `danger` or empty."""
+    names = written(press)
+    if names is None:
+        return None
+    action_id, value = names
+    made: Element = {
+        "type": "button",
+        "text": plain_text(one_line(label, sizes.BUTTON_TEXT), sizes.BUTTON_TEXT),
+        "action_id": action_id,
+        "value": value,
+    }
+    if style:
+        made["style"] = style
+    return {**made, "confirm": confirm} if confirm else made
+
+
+def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element:
+    """The question Slack asks before it takes a press."""
+    return {
+        "title": plain_text(title, sizes.CONFIRM_TITLE),
+        "text": plain_text(text, sizes.CONFIRM_TEXT),
+        "confirm": plain_text(yes, sizes.CONFIRM_BUTTON),
+        "deny": plain_text(no, sizes.CONFIRM_BUTTON),
+        "style": "danger",
+    }
+
+
+def buttons(elements: Iterable[Element | None]) -> list[Block]:
+    """Buttons side by side, in as many blocks as they need. Each gets an `action_id` of its own."""
+    made = [element for element in elements if element is not None]
+    return [
+        _actions(made[start : start + sizes.BUTTONS_A_BLOCK]) for start in range(0, len(made), sizes.BUTTONS_A_BLOCK)
+    ]
+
+
+def _actions(elements: Sequence[Element]) -> Block:
+    seen: set[str] = set()
+    numbered = []
+    for number, element in enumerate(elements):
+        name = element["action_id"]
+        numbered.append({**element, "action_id": f"{name}.{number}"} if name in seen else element)
+        seen.add(name)
+    return {"type": "actions", "elements": numbered}

@@ -1,0 +1,203 @@
+"""Approval cards: what a person reads before signing, and in the same place how it went.
+
+Called by the drawing of a turn. Calls that one reply asked for share a card and are decided one by one. A card shows
+what `rendering.cards` says of a call: exactly what runs, secrets masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.domain.approvals import Approval
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.platforms.slack.blocks import (
+    Element,
+    button,
+    buttons,
+    confirmation,
+    divider,
+    fallback,
+    moment,
+    person,
+    preformatted,
+    rich_section,
+    rich_text,
+    words,
+)
+from bot.platforms.slack.presses import Approve, AskWhyNot, CardRef, ViewAll
+from bot.platforms.slack.slots import Block, Slot
+from bot.platforms.slack.spoken import spoken
+from bot.rendering.cards import Card, CardArgument, action, card, headline, in_words
+from bot.rendering.offers import RunAgain
+from bot.rendering.passages import Asking
+from bot.rendering.plain import one_line
+from bot.rendering.secrets import masked
+from bot.rendering.tool_lines import tool_line
+
+CALLS_A_CARD = 8
+ARGUMENTS_WEIGHT = 5_000
+"""Characters of arguments on one card; the calls on it share them."""
+EXPIRES = "{date_short_pretty} at {time}"
+DECIDED = "{time}"
+RISKS = {"reads": "🟢 Reads data", "writes": "🟠 Writes data", "destructive": "🔴 May destroy data"}
+_ICONS = {
+    StepStatus.READY: "✅",
+    StepStatus.STARTED: "✅",
+    StepStatus.DONE: "✅",
+    StepStatus.FAILED: "⚠️",
+    StepStatus.UNKNOWN: "⚠️",
+}
+"""What stands before a call that was signed; the title of one that was not run is struck out."""
+
+
+def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
+    """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
+    pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
+    return tuple(
+        Slot(f"card-{asking.number}" + (f"-{number}" if number else ""), *_drawn(calls, asking.reason, view, now))
+        for number, calls in enumerate(pages)
+    )
+
+
+def card_ref(approval: Approval) -> CardRef:
+    """The approval and the arguments a button is about."""
+    return CardRef(approval.id, approval.revision)
+
+
+def facts(made: Card) -> Element:
+    """Where a call goes and what it may do."""
+    where = [words("Server ", bold=True), words(f"{made.server}   ")] if made.server else []
+    tool = [words("Tool ", bold=True), words(f"{made.tool}   ")]
+    return rich_section(*where, *tool, words("Risk ", bold=True), words(RISKS[made.risk]))
+
+
+def decisions(step: ToolStep, made: Card, *more: Element | None) -> list[Block]:
+    """The buttons of one open call."""
+    ref = CardRef(made.approval_id, made.revision)
+    destructive = made.risk == "destructive"
+    question = confirmation(headline(step, made), f"{made.tool} may destroy data, and cannot be taken back.", "Approve")
+    approve = button(
+        f"Approve: {one_line(action(step), 40)}",
+        Approve((ref,)),
+        "danger" if destructive else "primary",
+        question if destructive else None,
+    )
+    return buttons([approve, button("Deny…", AskWhyNot(ref)), *more])
+
+
+def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> tuple[tuple[Block, ...], str]:
+    blocks: list[Block] = []
+    waiting = [step for step in calls if step.status is StepStatus.AWAITING]
+    about = [rich_section(*_about(waiting, reason, now))] if waiting else []
+    room = ARGUMENTS_WEIGHT // max(len(waiting), 1)
+    if len(calls) > 1:
+        blocks.append(rich_text(rich_section(words(_summary(len(calls), len(waiting)), bold=True))))
+    for step in calls:
+        made = card(step)
+        if made is None or step.approval is None:
+            continue
+        if blocks:
+            blocks.append(divider())
+        if step in waiting:
+            blocks += _open(step, made, room, about if len(calls) == 1 else [])
+        else:
+            blocks += _settled(step, step.approval, made, view)
+    if about and len(calls) > 1:
+        blocks += [divider(), rich_text(*about), *_together(waiting)]
+    said = spoken(blocks)
+    return tuple(blocks), fallback(f"Approval needed: {said}" if waiting else said)
+
+
+def _summary(count: int, open_calls: int) -> str:
+    if not open_calls:
+        return f"{count} calls, all decided"
+    return (
+        f"{count} calls need an approval" if open_calls == count else f"{open_calls} of {count} calls need an approval"
+    )
+
+
+def _open(step: ToolStep, made: Card, room: int, about: Sequence[Element]) -> list[Block]:
+    elements = [rich_section(words(headline(step, made), bold=True)), facts(made)]
+    if shown := _arguments(made.arguments, room):
+        elements.append(preformatted(shown))
+    if step.approval and step.approval.proposed is not None:
+        by = one_line(step.approval.revised_by, 60)
+        elements.append(
+            rich_section(words(f"Changed{f' by {by}' if by else ''} since the model asked for it.", italic=True))
+        )
+    view_all = button("View all", ViewAll(CardRef(made.approval_id, made.revision)))
+    return [rich_text(*elements, *about), *decisions(step, made, view_all)]
+
+
+def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
+    """`name: value` line by line. What does not fit is counted."""
+    widest = max((len(each.name) for each in arguments if len(each.name) <= 20), default=0)
+    lines: list[str] = []
+    for number, argument in enumerate(arguments):
+        value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
+        line = f"{argument.name + ':':<{widest + 1}} {value}"
+        if sum(map(len, lines)) + len(line) > room:
+            left = len(arguments) - number
+            lines.append(f"… {left} more {'argument' if left == 1 else 'arguments'}: View all")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> list[Block]:
+    """One line for what was asked, one for how it went; what timed out can be asked for again once its turn is over."""
+    icon = _ICONS.get(step.status, "")
+    title = headline(step, made).removesuffix("?")
+    first = words(f"{icon} {title}", bold=True) if icon else words(title, strike=True)
+    at = [words(" · "), moment(approval.decided_at, DECIDED, "then")] if approval.decided_at else []
+    rest = [words(f" · {part}") for part in (*_became(step, view), made.short_id)]
+    told = rich_text(rich_section(first, words("\n"), words(made.outcome), *at, *rest))
+    timed_out = step.status is StepStatus.EXPIRED and view.turn.status.ended
+    return [told, *(buttons([button("Ask again", RunAgain(view.turn.id, step.n))]) if timed_out else [])]
+
+
+def _became(step: ToolStep, view: TurnView) -> Sequence[str]:
+    """How a signed call went on."""
+    line = tool_line(step, view)
+    match step.status:
+        case StepStatus.READY | StepStatus.STARTED:
+            return (line.summary or line.state,)
+        case StepStatus.DONE:
+            return (line.summary or "done",)
+        case StepStatus.FAILED:
+            return (f"but it failed: {line.summary}" if line.summary else "but it failed",)
+        case StepStatus.UNKNOWN:
+            return tuple(part for part in (f"it {line.state}", line.summary) if part)
+        case _:
+            return ()
+
+
+def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element]:
+    """Who asked and why, until when, and under which number."""
+    approvals = [step.approval for step in waiting if step.approval]
+    made: list[Element] = [words(f"Reason given by the model: “{masked(reason)}”\n", italic=True)] if reason else []
+    asker = approvals[0].requested_for
+    made += [words("Asked by "), person(asker.id, asker.name)]
+    made += [words(" · "), *_expiry(approvals, now), words(" · ")]
+    return [*made, words(", ".join(one_line(each.id, 200)[:8] for each in approvals), code=True)]
+
+
+def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
+    """The earliest end of these questions; a card that is not out yet begins to run off now."""
+    ends = [
+        (each.expires_at or now + each.expires_in, each.expires_in) for each in approvals if each.expires_in is not None
+    ]
+    if not ends:
+        return [words("does not expire")]
+    soonest, seconds = min(ends)
+    return [words("expires "), moment(soonest, EXPIRES, f"within {in_words(seconds)}")]
+
+
+def _together(waiting: Sequence[ToolStep]) -> list[Block]:
+    """One button for all of them, where none may destroy anything."""
+    cards = [made for step in waiting if (made := card(step))]
+    if len(cards) < 2 or any(each.risk == "destructive" for each in cards):
+        return []
+    refs = tuple(CardRef(each.approval_id, each.revision) for each in cards)
+    return buttons([button(f"Approve all {len(cards)}", Approve(refs), "primary")])

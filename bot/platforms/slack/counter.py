@@ -1,0 +1,170 @@
+"""Presses and commands: each one is acknowledged at once, and done afterwards.
+
+Who did it is asked for anew, and whether they may is decided by the engine or by the command; nothing that a button
+carries is believed. Whoever may not hears of it alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.domain.approvals import Verdict
+from bot.domain.conversations import Author, ConversationKey
+from bot.errors import CountersignError, NotFound
+from bot.platforms.slack.answers import Place
+from bot.platforms.slack.decisions import decide, find_call
+from bot.platforms.slack.desk import Desk
+from bot.platforms.slack.drawings import Window
+from bot.platforms.slack.interaction import Pressed, Slashed, read_press, read_slash
+from bot.platforms.slack.invocations import Invocations, Trigger
+from bot.platforms.slack.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Opinion, Rate, Run, ViewAll
+from bot.platforms.slack.reception import Asked, shell_words
+from bot.platforms.slack.references import conversation
+from bot.platforms.slack.refusals import OUT_OF_DATE
+from bot.platforms.slack.telling import plain_sheet, whisper
+from bot.platforms.slack.uploads import direct_channel
+from bot.platforms.slack.windows import call_window, confirm_window, deny_window
+from bot.platforms.slack.wording import Names, worded
+from bot.rendering.offers import Check, RunAgain, Stop
+
+log = logging.getLogger(__name__)
+
+TROUBLE = "That did not work. Please try again."
+ENDED = "That has ended already."
+THANKS = "Thank you, noted."
+NO_OUTSIDERS = "Only full members of this workspace may see that."
+IN_HAND = "That is in hand already."
+
+
+class Counter:
+    """Takes what people do with buttons and commands."""
+
+    def __init__(self, desk: Desk, invocations: Invocations) -> None:
+        self._desk = desk
+        self._api = desk.api
+        self._people = desk.people
+        self._engine = desk.engine
+        self._invocations = invocations
+
+    def asked(self, asked: Asked) -> None:
+        """A command was said to the bot."""
+        place = Place(asked.spot)
+        self.begin(self.command(asked.words, place, None), place, "command")
+
+    def slashed(self, body: Mapping[str, Any]) -> None:
+        """A command was typed behind a slash."""
+        slashed = read_slash(body)
+        self.begin(self._slash(slashed, Trigger.fresh(slashed.trigger)), slashed.place, "command")
+
+    def pressed(self, body: Mapping[str, Any]) -> None:
+        """A button was pressed."""
+        pressed = read_press(body)
+        if pressed is not None:
+            self.begin(self._press(pressed, Trigger.fresh(pressed.trigger)), pressed.place, "press")
+
+    def begin(self, errand: Coroutine[Any, Any, None], place: Place, name: str) -> None:
+        """Do something after the acknowledgement; whoever wanted it hears if it does not work."""
+        self._desk.errands.start(self._told(errand, place), f"slack: {name}")
+
+    async def command(self, words: tuple[str, ...], place: Place, trigger: Trigger | None) -> None:
+        """Answer a command of the person who stands there. Raises DeliveryFailed."""
+        member = await self._people.member(place.spot.user)
+        if refusal := self._desk.manners.refusal(member):
+            await self._whisper(place, refusal)
+            return
+        await self._invocations.run(words, member, place, trigger)
+
+    async def _told(self, errand: Coroutine[Any, Any, None], place: Place) -> None:
+        try:
+            await errand
+        except (CountersignError, TimeoutError) as error:
+            log.warning("something that was pressed or typed in Slack did not work: %s", error)
+            await self._whisper(place, TROUBLE)
+
+    async def _whisper(self, place: Place, text: str) -> None:
+        await whisper(self._api, place.spot, plain_sheet(text))
+
+    async def _slash(self, slashed: Slashed, trigger: Trigger | None) -> None:
+        words = (slashed.command, *shell_words(worded(slashed.text, Names())))
+        await self.command(words, slashed.place, trigger)
+
+    async def _press(self, pressed: Pressed, trigger: Trigger | None) -> None:
+        if not pressed.place.spot.channel:  # the button stands in somebody's Home
+            pressed = await self._at_home(pressed)
+        place = pressed.place
+        match pressed.press:
+            case Approve(cards):
+                member = await self._people.member(place.spot.user)
+                if told := await decide(self._engine, cards, Verdict.APPROVE, member):
+                    await self._whisper(place, told)
+            case AskWhyNot(ref):
+                await self._open(deny_window(ref, str(place.unheard)), pressed)
+            case ViewAll(ref, page):
+                await self._view_all(ref, page, pressed)
+            case Run(words):
+                await self.command(words, place, trigger)
+            case AskToConfirm():
+                await self._open(confirm_window(pressed.press, str(place)), pressed)
+            case Rate(turn_id, opinion):
+                await self._rate(turn_id, opinion, place)
+            case Check() | RunAgain() | Stop():
+                await self._take_up(pressed.press, place)
+
+    async def _take_up(self, offer: Check | RunAgain | Stop, place: Place) -> None:
+        member = await self._people.member(place.spot.user)
+        if refusal := self._desk.manners.refusal(member):
+            await self._whisper(place, refusal)
+            return
+        try:
+            told = await self._taken_up(offer, member.author)
+        except NotFound as error:
+            told = str(error)
+        if told:
+            await self._whisper(place, told)
+
+    async def _taken_up(self, offer: Check | RunAgain | Stop, by: Author) -> str:
+        match offer:
+            case Check(turn_id, n):
+                return IN_HAND if (await self._engine.check(turn_id, n, by)).redelivery else ""
+            case RunAgain(turn_id, n):
+                return IN_HAND if (await self._engine.again(turn_id, n, by)).redelivery else ""
+            case Stop(turn_id):
+                return "" if await self._engine.stop(turn_id, by) else ENDED
+
+    async def _rate(self, turn_id: str, opinion: Opinion, place: Place) -> None:
+        if (keep := self._desk.records.opinion) is not None:
+            author = (await self._people.person(place.spot.user)).author
+            await keep(turn_id, opinion is Opinion.GOOD, author)
+        await self._whisper(place, THANKS)
+
+    async def _view_all(self, ref: CardRef, page: int, pressed: Pressed) -> None:
+        member = await self._people.member(pressed.place.spot.user)
+        if member.guest or member.external:
+            await self._whisper(pressed.place, NO_OUTSIDERS)
+            return
+        step = await find_call(self._desk, await self.where(pressed.place), ref)
+        if step is None:
+            await self._whisper(pressed.place, OUT_OF_DATE)
+            return
+        window = call_window(step, page, str(pressed.place.unheard))
+        if pressed.view:
+            await self._api.edit("views.update", view_id=pressed.view, view=window)
+        else:
+            await self._api.post("views.open", trigger_id=pressed.trigger, view=window)
+
+    async def _open(self, window: Window, pressed: Pressed) -> None:
+        """Open a window, on top of the one in which the button stands."""
+        method = "views.push" if pressed.view else "views.open"
+        await self._api.post(method, trigger_id=pressed.trigger, view=window)
+
+    async def _at_home(self, pressed: Pressed) -> Pressed:
+        """The same press, answered in the direct conversation with whoever pressed."""
+        spot = replace(pressed.place.spot, channel=await direct_channel(self._api, pressed.place.spot.user))
+        return replace(pressed, place=replace(pressed.place, spot=spot), view="")
+
+    async def where(self, place: Place) -> ConversationKey:
+        """The conversation of a place."""
+        return conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)

@@ -1,0 +1,119 @@
+"""What was said in a thread before a message: read from Slack, put into lines for the model.
+
+Each line is one message behind its author's name; what continues on a second line is indented, so that nobody can
+write a line in another's name. What the bot has said or answered itself is in its own transcript and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.platforms.slack.web_api import Identity, WebApi
+from bot.rendering.plain import ELLIPSIS, one_line, plain
+
+MOST_LINES = 50
+LONGEST_LINE = 1_000
+LONGEST_CONTEXT = 12_000
+"""In characters, of all lines together."""
+PAGE = 200
+MOST_PAGES = 5
+LEFT_OUT = "(earlier messages of this thread are left out)"
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A message of a thread. `speaker` is a bot's own name, empty for people; `text` is as Slack delivers it."""
+
+    ts: str
+    user: str
+    speaker: str
+    text: str
+    files: tuple[str, ...] = ()
+
+
+async def read_thread(api: WebApi, identity: Identity, channel: str, thread: str, before: str) -> tuple[Earlier, ...]:
+    """Everything in a thread before a timestamp that the bot has not said itself, oldest first. Raises
+    DeliveryFailed.
+    """
+    found: list[Earlier] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        answer = await api.read(
+            "conversations.replies", channel=channel, ts=thread, latest=before, limit=PAGE, cursor=cursor
+        )
+        messages = answer.get("messages")
+        found += [
+            line
+            for message in (messages if isinstance(messages, list) else ())
+            if isinstance(message, dict) and (line := _earlier(message, identity)) and _is_before(line.ts, before)
+        ]
+        metadata = answer.get("response_metadata")
+        cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
+        if not cursor:
+            break
+    return tuple(found)
+
+
+def since(lines: Sequence[Earlier], user: str, texts: Mapping[str, str], text: str) -> Sequence[Earlier]:
+    """The lines after the last one that `user` said as `text`: what the bot has not seen yet. `texts` are the lines'
+    own texts by timestamp, as the bot would have read them. All lines if there is none.
+    """
+    for place in reversed(range(len(lines))):
+        if lines[place].user == user and texts.get(lines[place].ts) == text:
+            return lines[place + 1 :]
+    return lines
+
+
+def context_lines(said: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Names and texts as lines for the model, the newest as far as there is room."""
+    kept: list[str] = []
+    room = LONGEST_CONTEXT
+    for name, text in reversed(said):
+        line = _line(name, text)
+        if len(kept) >= MOST_LINES or len(line) > room:
+            kept.append(LEFT_OUT)
+            break
+        kept.append(line)
+        room -= len(line)
+    return tuple(reversed(kept))
+
+
+def _line(name: str, text: str) -> str:
+    text = plain(text).strip()
+    text = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1].rstrip() + ELLIPSIS
+    return f"{one_line(name, 80)}: {text}".replace("\n", "\n    ")
+
+
+def _earlier(message: Mapping[str, Any], identity: Identity) -> Earlier | None:
+    user, bot = str(message.get("user") or ""), str(message.get("bot_id") or "")
+    if user == identity.user or (bot and bot == identity.bot) or message.get("hidden"):
+        return None
+    profile = message.get("bot_profile")
+    named = profile.get("name") if isinstance(profile, dict) else ""
+    files = message.get("files")
+    names = (
+        [str(each.get("name") or "file") for each in files if isinstance(each, dict)] if isinstance(files, list) else []
+    )
+    text = str(message.get("text") or "") or _fallback(message)
+    if not (text or names):
+        return None
+    speaker = str(message.get("username") or named or "a bot") if bot else ""
+    return Earlier(str(message.get("ts") or ""), user, speaker, text, tuple(names))
+
+
+def _fallback(message: Mapping[str, Any]) -> str:
+    """What a bot says that writes in attachments alone."""
+    attached = message.get("attachments")
+    parts = [each for each in attached if isinstance(each, dict)] if isinstance(attached, list) else []
+    return "\n".join(str(each.get("fallback") or each.get("text") or "") for each in parts).strip()
+
+
+def _is_before(ts: str, before: str) -> bool:
+    return _number(ts) < _number(before)
+
+
+def _number(ts: str) -> tuple[int, int]:
+    seconds, _, micros = ts.partition(".")
+    return (int(seconds), int(micros or 0)) if seconds.isdigit() and (micros or "0").isdigit() else (0, 0)

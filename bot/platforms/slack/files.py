@@ -1,0 +1,90 @@
+"""Files that people attach: as values in a message, and their bytes when somebody needs them.
+
+Bytes come only from Slack's own hosts or from the one the API is at, with the bot's token, never beyond the limit and
+never by way of a redirect to somewhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bot.domain.conversations import Attachment
+from bot.errors import DeliveryFailed, NotFound
+from bot.platforms.slack.faults import SlackRefusal, SlackUnreachable
+from bot.platforms.slack.web_api import WebApi
+from bot.rendering.plain import one_line
+
+MOST_FILES = 10
+LARGEST_FILE = 10 * 1024 * 1024
+"""In bytes."""
+_HOSTS = ("files.slack.com", "slack-files.com", "files-origin.slack.com")
+
+
+def attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """The files of a message, as far as they can be read at all."""
+    files = event.get("files")
+    found = [each for each in files if isinstance(each, dict)] if isinstance(files, list) else []
+    return tuple(_attachment(each) for each in found if each.get("id") and each.get("mode") != "tombstone")[:MOST_FILES]
+
+
+async def fetched(api: WebApi, attachment: Attachment) -> bytes:
+    """The bytes of a file. Raises NotFound if it is gone or must not be read, DeliveryFailed if Slack gave none."""
+    if attachment.size > LARGEST_FILE:
+        raise NotFound(f"{_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.", "share a smaller file")
+    try:
+        answer = await api.read("files.info", file=attachment.id)
+    except SlackRefusal as error:
+        if error.code in ("file_not_found", "file_deleted"):
+            raise NotFound(f"{_name(attachment)} is gone.") from error
+        raise
+    file = answer.get("file")
+    url = str(file.get("url_private_download") or file.get("url_private") or "") if isinstance(file, dict) else ""
+    if not _ours(url, api.url):
+        raise NotFound(f"{_name(attachment)} is not kept by Slack.", "upload the file itself")
+    return await _download(api, url, attachment)
+
+
+async def _download(api: WebApi, url: str, attachment: Attachment) -> bytes:
+    try:
+        async with api.session.get(url, headers=api.bearer, allow_redirects=False) as response:
+            if response.status != 200:
+                raise DeliveryFailed(f"Slack did not hand out {_name(attachment)} (HTTP {response.status}).")
+            if response.content_type == "text/html" and attachment.mime_type != "text/html":
+                # Slack's sign-in page: the app may not read files.
+                raise DeliveryFailed(
+                    f"Slack did not hand out {_name(attachment)}.", "add the scope files:read", permanent=True
+                )
+            body = bytearray()
+            async for part in response.content.iter_chunked(65_536):
+                body += part
+                if len(body) > LARGEST_FILE:
+                    raise NotFound(f"{_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.")
+            return bytes(body)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise SlackUnreachable(f"Slack did not hand out {_name(attachment)} ({type(error).__name__}).") from error
+
+
+def _ours(url: str, api_url: str) -> bool:
+    """Whether the bot's token may be sent there."""
+    place, home = urlsplit(url), urlsplit(api_url)
+    if (place.scheme, place.netloc) == (home.scheme, home.netloc):
+        return True
+    return place.scheme == "https" and place.port in (None, 443) and place.hostname in _HOSTS
+
+
+def _attachment(file: Mapping[str, Any]) -> Attachment:
+    size = file.get("size")
+    return Attachment(
+        id=str(file["id"]),
+        name=one_line(str(file.get("name") or file.get("title") or "file"), 200),
+        mime_type=one_line(str(file.get("mimetype") or "application/octet-stream"), 100),
+        size=size if isinstance(size, int) else 0,
+    )
+
+
+def _name(attachment: Attachment) -> str:
+    return f"The file {one_line(attachment.name, 80)!r}"

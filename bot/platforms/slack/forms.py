@@ -1,0 +1,132 @@
+"""Forms of commands as windows (modals).
+
+Called by the listener, which opens them; `submissions` reads what comes back. A secret is never asked for in Slack
+(platforms.md D): such a field is shown as a hint where else to put it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.domain.commands import Field, FieldKind, Form
+from bot.platforms.slack import sizes
+from bot.platforms.slack.blocks import Element, plain_text, section, shortened, small
+from bot.platforms.slack.slots import Block
+from bot.platforms.slack.windows import View, input_block, note_window, text_input, window
+
+FORM = "cs.form"
+FIELD = "field."
+SAVE = "Save"
+NO_SECRETS = "Secrets do not go through Slack: store it with `countersign secrets set`, and give its name here."
+TOO_LONG = "This is too much for a window in Slack."
+_ZIPPED = "z:"
+
+
+@dataclass(frozen=True, slots=True)
+class Luggage:
+    """What a form's window carries along."""
+
+    form: str
+    keep: str
+    carried: Mapping[str, str]
+
+
+def form_window(form: Form, keep: str) -> View:
+    """A form to fill in. One that carries more than Slack takes becomes a window that says how else to do it. `keep`
+    comes back with what is sent.
+    """
+    metadata = packed(Luggage(form.id, keep, form.carried))
+    if metadata is None:
+        return note_window(form.title, f"{TOO_LONG}\n{form.instead}".strip())
+    blocks: list[Block] = [section(form.title)] if len(form.title) > sizes.VIEW_TITLE else []
+    if form.intro:
+        blocks.append(section(form.intro))
+    for field in form.fields:
+        blocks.append(_field(field))
+        if field.error:
+            blocks += small(f"⚠ {field.error}")
+    return window(
+        form.title, blocks or [section(form.title)], callback_id=FORM, metadata=metadata, submit=form.submit or SAVE
+    )
+
+
+def errors(form: Form) -> dict[str, str]:
+    """What is wrong with what was filled in, for Slack to put below the fields; empty if nothing is."""
+    return {
+        FIELD + field.name: shortened(field.error, sizes.INPUT_HINT)
+        for field in form.fields
+        if field.error and field.kind is not FieldKind.SECRET
+    }
+
+
+def packed(luggage: Luggage) -> str | None:
+    """The luggage as `private_metadata`; None if it does not fit."""
+    plain = json.dumps([luggage.form, luggage.keep, dict(luggage.carried)], ensure_ascii=False)
+    if len(plain) <= sizes.PRIVATE_METADATA:
+        return plain
+    zipped = _ZIPPED + base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
+    return zipped if len(zipped) <= sizes.PRIVATE_METADATA else None
+
+
+def unpacked(metadata: str) -> Luggage:
+    """The luggage again. Raises ValueError for anything else."""
+    if metadata.startswith(_ZIPPED):
+        try:
+            metadata = zlib.decompress(base64.b85decode(metadata.removeprefix(_ZIPPED))).decode()
+        except zlib.error as problem:
+            raise ValueError("not a form of ours") from problem
+    match json.loads(metadata):
+        case [str(form), str(keep), dict(carried)]:
+            return Luggage(form, keep, {str(name): str(value) for name, value in carried.items()})
+        case _:
+            raise ValueError("not a form of ours")
+
+
+def _field(field: Field) -> Block:
+    name = FIELD + field.name
+    match field.kind:
+        case FieldKind.SECRET:
+            return section(f"{field.label}: {NO_SECRETS}")
+        case FieldKind.SWITCH:
+            return _choice(field, name, ("yes", "no"))
+        case FieldKind.CHOICE if _offerable(field.choices):
+            return _choice(field, name, field.choices)
+        case FieldKind.CHOICE:
+            hint = f"{field.hint}: {', '.join(field.choices)}"
+            return _typed(field, name, hint, lines=False)
+        case FieldKind.TEXT | FieldKind.LINES:
+            return _typed(field, name, field.hint, lines=field.kind is FieldKind.LINES)
+
+
+def _typed(field: Field, name: str, hint: str, *, lines: bool) -> Block:
+    return text_input(
+        name,
+        field.label,
+        hint=hint,
+        value=field.value,
+        longest=field.longest,
+        required=field.required,
+        lines=lines or "\n" in field.value,
+    )
+
+
+def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
+    options = [{"text": plain_text(each, sizes.OPTION_TEXT), "value": each} for each in choices]
+    few = len(options) <= 5
+    element: Element = {"type": "radio_buttons" if few else "static_select", "action_id": name, "options": options}
+    if chosen := next((option for option in options if option["value"] == field.value), None):
+        element["initial_option"] = chosen
+    return input_block(name, field.label, element, hint=field.hint, required=field.required)
+
+
+def _offerable(choices: Sequence[str]) -> bool:
+    """Whether Slack takes these as options: not too many, none too long, empty or twice."""
+    return (
+        0 < len(choices) <= sizes.OPTIONS
+        and len(set(choices)) == len(choices)
+        and all(0 < len(each.strip()) == len(each) <= sizes.OPTION_TEXT for each in choices)
+    )

@@ -1,0 +1,134 @@
+"""The bot's Home tab: what waits for a person, what they asked for, and how the servers stand.
+
+Called by the listener, which knows whose tab it is and leaves out what they may not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.domain.servers import ServerState, ServerStatus
+from bot.domain.turns import ToolStep, Turn, TurnStatus
+from bot.platforms.slack.blocks import (
+    Element,
+    button,
+    buttons,
+    divider,
+    header,
+    moment,
+    rich_section,
+    rich_text,
+    section,
+    small,
+    words,
+)
+from bot.platforms.slack.cards import EXPIRES, card_ref
+from bot.platforms.slack.presses import Run, ViewAll
+from bot.platforms.slack.slots import Block
+from bot.platforms.slack.windows import View
+from bot.rendering.cards import card, headline
+from bot.rendering.plain import one_line
+
+SHOWN = 10
+"""How many of each kind a tab lists: with all kinds it stays far below what Slack takes."""
+QUESTION_LIMIT = 120
+WELCOME = (
+    "Mention me in a channel, or write to me in the Messages tab. I answer in a thread, use the tools of this "
+    "workspace's servers, and ask for an approval before I change anything."
+)
+NOTHING_WAITS = "Nothing waits for you."
+_STANDS = {
+    TurnStatus.QUEUED: "◇ waits its turn",
+    TurnStatus.RUNNING: "◌ at work",
+    TurnStatus.WAITING: "◇ waits for an approval",
+    TurnStatus.DONE: "✓ answered",
+    TurnStatus.FAILED: "✗ failed",
+    TurnStatus.CANCELLED: "\N{EN DASH} stopped",
+}
+_LIGHTS = {
+    ServerStatus.CONNECTED: "🟢",
+    ServerStatus.IDLE: "🟢",
+    ServerStatus.PENDING: "🟡",
+    ServerStatus.CONNECTING: "🟡",
+    ServerStatus.AUTH_REQUIRED: "🟡",
+    ServerStatus.FAILED: "🔴",
+    ServerStatus.DISCONNECTED: "⚪",
+    ServerStatus.DISABLED: "⚪",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call that this person may decide."""
+
+    turn: Turn
+    step: ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What one person's tab shows; lists come newest first. `servers` is None for whoever administers none, `now` is
+    epoch seconds.
+    """
+
+    now: float
+    waiting: Sequence[Waiting] = ()
+    asked: Sequence[Turn] = ()
+    servers: Sequence[ServerState] | None = None
+    first_visit: bool = False
+
+
+def home_view(home: Home) -> View:
+    """The tab."""
+    blocks: list[Block] = []
+    if home.first_visit:
+        blocks += [header("Hello"), section(WELCOME), divider()]
+    blocks += _waiting(home.waiting)
+    blocks += _asked(home.asked)
+    if home.servers is not None:
+        blocks += _servers(home.servers)
+    updated = moment(home.now, "{date_short_pretty} at {time}", "now")
+    blocks.append(rich_text(rich_section(words("Updated "), updated)))
+    return {"type": "home", "blocks": blocks}
+
+
+def _waiting(waiting: Sequence[Waiting]) -> list[Block]:
+    blocks: list[Block] = [header(f"Waiting for you ({len(waiting)})" if waiting else "Waiting for you")]
+    if not waiting:
+        return [*blocks, section(NOTHING_WAITS)]
+    for each in waiting[:SHOWN]:
+        approval, made = each.step.approval, card(each.step)
+        if approval is None or made is None:
+            continue
+        about: list[Element] = [words(headline(each.step, made), bold=True), words(f"\nAsked by {made.asked_by}")]
+        if approval.expires_at is not None:
+            about += [words(" · expires "), moment(approval.expires_at, EXPIRES, made.expiry)]
+        blocks += [rich_text(rich_section(*about)), *buttons([button("Review", ViewAll(card_ref(approval)))])]
+    return [*blocks, *_more(len(waiting))]
+
+
+def _asked(asked: Sequence[Turn]) -> list[Block]:
+    if not asked:
+        return []
+    lines = [f"{_STANDS[turn.status]}   {one_line(turn.question.text, QUESTION_LIMIT)}" for turn in asked[:SHOWN]]
+    return [header("What you asked for"), section("\n".join(lines)), *_more(len(asked))]
+
+
+def _servers(servers: Sequence[ServerState]) -> list[Block]:
+    troubled = [each for each in servers if each.status in (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)]
+    title = f"Servers ({len(servers)})" + (f" · {len(troubled)} in trouble" if troubled else "")
+    lines = [_server(each) for each in (*troubled, *(each for each in servers if each not in troubled))][:SHOWN]
+    text = "\n".join(lines) or "No servers yet. Try /mcp add."
+    listing = buttons([button("Open the list", Run(("mcp", "list")))])
+    return [header(title), section(text), *_more(len(servers)), *listing]
+
+
+def _server(server: ServerState) -> str:
+    tools = "1 tool" if server.tool_count == 1 else f"{server.tool_count} tools"
+    name = one_line(server.config.title or server.config.name, 60)
+    return f"{_LIGHTS[server.status]} {name}   {server.status} · {tools}"
+
+
+def _more(count: int) -> list[Block]:
+    return small(f"and {count - SHOWN} more") if count > SHOWN else []

@@ -1,0 +1,143 @@
+"""Commands: said behind a slash, to the bot, by a button or in a window; answered where they were given.
+
+A form needs a trigger, which lives for three seconds: where there is none, or answering takes longer, the answer is a
+button that opens the form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from bot.domain.commands import Action, Form, Invocation, Reply, Submission, Tone
+from bot.domain.conversations import InboundMessage, Member
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.answers import Answers, Place, answers_at
+from bot.platforms.slack.desk import Desk
+from bot.platforms.slack.forms import form_window
+from bot.platforms.slack.references import conversation
+from bot.platforms.slack.replies import reply_sheet
+from bot.platforms.slack.uploads import upload
+
+log = logging.getLogger(__name__)
+
+TRIGGER_SECONDS = 2.5
+"""A trigger is good for three; what is left is for the way."""
+ANSWER_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The right to open a window, until a time of the event loop's clock."""
+
+    id: str
+    until: float
+
+    @classmethod
+    def fresh(cls, trigger_id: str) -> Trigger | None:
+        """One that was just handed out."""
+        return cls(trigger_id, asyncio.get_running_loop().time() + TRIGGER_SECONDS) if trigger_id else None
+
+    @property
+    def good(self) -> bool:
+        """It can still be used."""
+        return asyncio.get_running_loop().time() < self.until
+
+
+class Invocations:
+    """Hands commands to whoever answers them, and shows what comes back."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._api = desk.api
+        self._commands = desk.commands
+        self._engine = desk.engine
+
+    async def run(self, words: tuple[str, ...], member: Member, place: Place, trigger: Trigger | None) -> None:
+        """Answer a command. Raises DeliveryFailed."""
+        name, *rest = words
+        where = conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)
+        request = Invocation(name, tuple(rest), member, where)
+        answers = answers_at(self._api, place)
+        async with asyncio.timeout(ANSWER_SECONDS), aclosing(_closable(self._commands.handle(request))) as coming:
+            await self._show_all(coming, words, place, trigger, answers)
+
+    async def submit(self, form: str, fields: Mapping[str, str], member: Member, place: Place) -> Form | Reply | None:
+        """Take a form back, and show what comes of it; the first thing that does, if that comes soon enough to be put
+        into the window. Raises DeliveryFailed.
+        """
+        where = conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)
+        request = Submission(form, fields, member, where)
+        answers = answers_at(self._api, place)
+        last: Reply | None = None
+        async with asyncio.timeout(ANSWER_SECONDS), aclosing(_closable(self._commands.handle(request))) as coming:
+            async for answer in coming:
+                if isinstance(answer, Form):
+                    return answer
+                await answers.progress(reply_sheet(answer))
+                await self._deliver(answer, place)
+                last = answer
+        if last is not None:
+            await answers.finish(reply_sheet(last))
+        return last
+
+    async def _show_all(
+        self,
+        coming: AsyncIterator[Reply | Form],
+        words: tuple[str, ...],
+        place: Place,
+        trigger: Trigger | None,
+        answers: Answers,
+    ) -> None:
+        last: Reply | None = None
+        async for answer in coming:
+            if isinstance(answer, Form):
+                last = await self._open(answer, words, place, trigger)
+                break
+            await answers.progress(reply_sheet(answer))
+            await self._deliver(answer, place)
+            last = answer
+        if last is not None:
+            await answers.finish(reply_sheet(last))
+
+    async def _open(self, form: Form, words: tuple[str, ...], place: Place, trigger: Trigger | None) -> Reply | None:
+        """Open a form; what to say instead where it cannot be opened."""
+        if trigger is not None and trigger.good:
+            try:
+                await self._api.post("views.open", trigger_id=trigger.id, view=form_window(form, str(place)))
+            except DeliveryFailed as error:
+                log.warning("a form could not be opened: %s", error)
+            else:
+                return None
+        details = (("or on one line", form.instead),) if form.instead else ()
+        return Reply("This needs a form.", details=details, actions=(Action("Open the form", words, Tone.PRIMARY),))
+
+    async def _deliver(self, reply: Reply, place: Place) -> None:
+        """What comes along with a reply: a message for the engine, a document."""
+        if reply.message is not None:
+            await self._hand_on(reply, reply.message, place)
+        if reply.document is not None:
+            await upload(self._api, place.spot, reply.document, private=reply.private)
+
+    async def _hand_on(self, reply: Reply, message: InboundMessage, place: Place) -> None:
+        """Hand a message to the engine; outside a thread one begins with it, for everybody to see."""
+        if not place.spot.thread:
+            sheet = reply_sheet(replace(reply, message=None))
+            answer = await self._api.post(
+                "chat.postMessage",
+                channel=place.spot.channel,
+                text=sheet.text,
+                blocks=list(sheet.blocks) or None,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+            message = replace(message, conversation=replace(message.conversation, thread=str(answer.get("ts") or "")))
+        await self._engine.receive(message)
+
+
+async def _closable(answers: AsyncIterator[Reply | Form]) -> AsyncGenerator[Reply | Form, None]:
+    """The answers as a generator that can be closed, whatever they are."""
+    async for answer in answers:
+        yield answer

@@ -1,0 +1,165 @@
+"""Slack as a Listener: events, presses, windows and commands come in, by Socket Mode, over HTTP, or both.
+
+The acknowledgement of a message follows its insert (`FrontDoor.receive`) and waits for nothing else but finding out
+who speaks and what was said before, which has a limit; if the insert fails, there is none, and Slack sends the message
+again. What a press or a command sets off goes on after its acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Any
+
+from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
+
+from bot.errors import CountersignError, SettingsError
+from bot.platforms.slack.counter import Counter
+from bot.platforms.slack.desk import Desk, Records
+from bot.platforms.slack.errands import Errands
+from bot.platforms.slack.gestures import Gestures
+from bot.platforms.slack.invocations import Invocations
+from bot.platforms.slack.people import People
+from bot.platforms.slack.reception import Reception
+from bot.platforms.slack.rights import Manners
+from bot.platforms.slack.sent_windows import SentWindows
+from bot.platforms.slack.socket_mode import patiently, receive_by_socket
+from bot.platforms.slack.web_api import Identity, WebApi, library_log
+from bot.platforms.slack.web_hook import WebHook
+from bot.ports import Commands, FrontDoor
+
+log = logging.getLogger(__name__)
+
+_ANY = re.compile(".*", re.DOTALL)
+
+
+class SlackListener:
+    """Receives from Slack. With an app token by Socket Mode; with a signing secret `hook` takes requests.
+
+    Raises SettingsError if there is neither: nothing could ever arrive.
+    """
+
+    def __init__(
+        self,
+        api: WebApi,
+        people: People,
+        *,
+        app_token: str = "",
+        signing_secret: str = "",
+        manners: Manners | None = None,
+        records: Records | None = None,
+    ) -> None:
+        if not (app_token or signing_secret):
+            raise SettingsError(
+                "Slack has no way to reach the bot.", "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"
+            )
+        self._api = api
+        self._people = people
+        self._app_token = app_token
+        self._manners = manners or Manners()
+        self._records = records or Records()
+        self.hook = WebHook(signing_secret) if signing_secret else None
+
+    async def run(self, engine: FrontDoor, commands: Commands) -> None:
+        """Receive until cancelled; what was begun gets a moment to finish. Raises DeliveryFailed if Slack does not
+        take the tokens.
+        """
+        identity = await patiently(self._api.identity)
+        errands = Errands()
+        app = self._app(identity)
+        desk = Desk(self._api, self._people, self._manners, errands, engine, commands, self._records)
+        _Handlers(app, desk)
+        log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
+        try:
+            if self.hook is not None:
+                self.hook.open(app)
+            if self._app_token:
+                await receive_by_socket(app, self._api, self._app_token)
+            else:
+                await asyncio.Event().wait()
+        finally:
+            if self.hook is not None:
+                self.hook.shut()
+            await errands.close()
+
+    def _app(self, identity: Identity) -> AsyncApp:
+        """Bolt, told who it is instead of asking Slack at each event."""
+
+        async def authorize() -> AuthorizeResult:
+            return AuthorizeResult(
+                enterprise_id=identity.enterprise or None,
+                team_id=identity.team,
+                bot_user_id=identity.user,
+                bot_id=identity.bot,
+                bot_token="-",  # noqa: S106 - nobody calls Slack through Bolt's own clients
+            )
+
+        return AsyncApp(
+            logger=library_log("bolt"),
+            name="countersign",
+            process_before_response=True,
+            authorize=authorize,
+            signing_secret="-",  # noqa: S106 - the hook has looked at the signature
+            request_verification_enabled=False,
+            ssl_check_enabled=False,
+            attaching_function_token_enabled=False,
+            attaching_conversation_kwargs_enabled=False,
+        )
+
+
+class _Handlers:
+    """Takes everything that Bolt hands out to where it belongs."""
+
+    def __init__(self, app: AsyncApp, desk: Desk) -> None:
+        invocations = Invocations(desk)
+        self._counter = Counter(desk, invocations)
+        self._windows = SentWindows(desk, invocations, self._counter)
+        self._reception = Reception(desk, self._counter.asked)
+        self._gestures = Gestures(desk, self._counter)
+        app.event(_ANY)(self._event)
+        app.command(_ANY)(self._command)
+        app.action({"type": "block_actions", "action_id": _ANY})(self._press)
+        app.view({"type": "view_submission", "callback_id": _ANY})(self._submission)
+        app.view({"type": "view_closed", "callback_id": _ANY})(self._nothing)
+        app.shortcut(_ANY)(self._shortcut)
+        app.error(_failed)
+
+    async def _event(self, body: dict[str, Any]) -> None:
+        event = body.get("event")
+        if isinstance(event, dict) and event.get("type") not in ("message", "app_mention"):
+            self._gestures.event(event)
+            return
+        await self._reception.take(body)
+
+    async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        await ack()
+        self._counter.slashed(body)
+
+    async def _press(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        await ack()
+        self._counter.pressed(body)
+
+    async def _submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        if self._gestures.asked(body):
+            await ack()
+            return
+        await ack(**await self._windows.take(body))
+
+    async def _shortcut(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        await ack()
+        self._gestures.shortcut(body)
+
+    async def _nothing(self, ack: AsyncAck) -> None:
+        await ack()
+
+
+async def _failed(error: Exception) -> BoltResponse:
+    """No acknowledgement: Slack sends it again."""
+    if isinstance(error, CountersignError):
+        log.warning("an event from Slack could not be taken and will come again: %s", error)
+    else:
+        log.error("an event from Slack could not be taken and will come again", exc_info=error)
+    return BoltResponse(status=503)

@@ -1,0 +1,153 @@
+"""What a press on one of our buttons means, and how that is written into the button.
+
+Called by the drawings, which write, and by the listener, which reads. A button carries names and numbers only: who may
+press it is decided when it is pressed, on what is on disk then.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from bot.platforms.slack.sizes import BUTTON_VALUE
+from bot.rendering.offers import Check, RunAgain, Stop
+
+PREFIX = "cs"
+
+
+@dataclass(frozen=True, slots=True)
+class CardRef:
+    """One revision of one approval."""
+
+    approval_id: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Sign these calls, exactly as they were drawn."""
+
+    cards: tuple[CardRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskWhyNot:
+    """Open the window that asks for a reason before a call is denied."""
+
+    card: CardRef
+
+
+@dataclass(frozen=True, slots=True)
+class ViewAll:
+    """Show a call with all of its arguments, from this page on (the first is 1)."""
+
+    card: CardRef
+    page: int = 1
+
+
+class Opinion(StrEnum):
+    """What somebody thinks of an answer."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """An opinion on the answer of a turn."""
+
+    turn_id: str
+    opinion: Opinion
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Say a command: the words with its name first."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskToConfirm:
+    """Open the window in which `text` has to be typed before the command is said. `label` is what its button says."""
+
+    words: tuple[str, ...]
+    text: str
+    label: str
+
+
+Press = Approve | AskWhyNot | ViewAll | Check | RunAgain | Stop | Rate | Run | AskToConfirm
+
+
+def written(press: Press) -> tuple[str, str] | None:
+    """A button's `action_id` and `value`; None where Slack would not take the value."""
+    kind, content = _content(press)
+    value = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return (f"{PREFIX}.{kind}", value) if len(value) <= BUTTON_VALUE else None
+
+
+def read(action_id: str, value: str) -> Press | None:
+    """What a pressed button means; None if it is none of ours. What stands behind a second dot of the `action_id`
+    only tells apart buttons of one block.
+    """
+    prefix, _, rest = action_id.partition(".")
+    if prefix != PREFIX:
+        return None
+    try:
+        return _press(rest.partition(".")[0], json.loads(value))
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: PLR0911 - one case for each kind of button
+    match press:
+        case Approve(cards):
+            return "approve", [[each.approval_id, each.revision] for each in cards]
+        case AskWhyNot(card):
+            return "deny", [card.approval_id, card.revision]
+        case ViewAll(card, page):
+            return "view", [card.approval_id, card.revision, page]
+        case Check(turn_id, n):
+            return "check", [turn_id, n]
+        case RunAgain(turn_id, n):
+            return "again", [turn_id, n]
+        case Stop(turn_id):
+            return "stop", [turn_id]
+        case Rate(turn_id, opinion):
+            return "rate", [turn_id, opinion]
+        case Run(words):
+            return "run", list(words)
+        case AskToConfirm(words, text, label):
+            return "confirm", [text, label, *words]
+
+
+def _press(kind: str, content: Any) -> Press | None:  # noqa: PLR0911 - one case for each kind of button
+    match kind, content:
+        case "approve", [_, *_] as cards:
+            return Approve(tuple(_card(*each) for each in cards))
+        case "deny", [approval_id, revision]:
+            return AskWhyNot(_card(approval_id, revision))
+        case "view", [approval_id, revision, int(page)]:
+            return ViewAll(_card(approval_id, revision), page)
+        case "check", [str(turn_id), int(n)]:
+            return Check(turn_id, n)
+        case "again", [str(turn_id), int(n)]:
+            return RunAgain(turn_id, n)
+        case "stop", [str(turn_id)]:
+            return Stop(turn_id)
+        case "rate", [str(turn_id), str(opinion)]:
+            return Rate(turn_id, Opinion(opinion))
+        case "run", [_, *_] as words:
+            return Run(tuple(map(str, words)))
+        case "confirm", [str(text), str(label), *words] if words:
+            return AskToConfirm(tuple(map(str, words)), text, label)
+        case _:
+            return None
+
+
+def _card(approval_id: Any, revision: Any) -> CardRef:
+    if not isinstance(approval_id, str) or not isinstance(revision, int):
+        raise TypeError("not a card")
+    return CardRef(approval_id, revision)

@@ -1,0 +1,125 @@
+"""From an event to a turn on disk. What returns may be acknowledged; what raises must not be, for Slack sends it again.
+
+Decides who may talk at all. A command said to the bot (`@bot mcp list`) goes to the commands, everything else that is
+meant for the bot to the engine.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.domain.conversations import ConversationKey
+from bot.platforms.slack.attention import Attention
+from bot.platforms.slack.desk import Desk
+from bot.platforms.slack.once import Once
+from bot.platforms.slack.people import Person
+from bot.platforms.slack.reading_up import ReadingUp, described
+from bot.platforms.slack.references import conversation
+from bot.platforms.slack.said import Said, read_said
+from bot.platforms.slack.telling import Spot, plain_sheet, whisper
+from bot.platforms.slack.web_api import Identity
+from bot.ports import Commands
+
+COMMANDS = ("mcp", "profile", "conversations")
+NOTHING_SAID = "What can I do for you? Mention me together with your question."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command that somebody said to the bot instead of typing it behind a slash."""
+
+    words: tuple[str, ...]
+    spot: Spot
+
+
+class Reception:
+    """Takes events of people saying something. `invoke` answers commands."""
+
+    def __init__(self, desk: Desk, invoke: Callable[[Asked], None]) -> None:
+        self._desk = desk
+        self._invoke = invoke
+        self._attention = Attention(follow_threads=desk.manners.follow_threads)
+        self._reading = ReadingUp(desk.api, desk.people)
+        self._done = Once()
+
+    async def take(self, body: Mapping[str, Any]) -> None:
+        """Take an event in, so that it may be acknowledged. Raises CountersignError if it must come again."""
+        event = body.get("event")
+        identity = await self._desk.api.identity()
+        if not isinstance(event, dict) or not _concerns(body, identity):
+            return
+        said = read_said(event, identity)
+        if said is None or f"{said.channel}:{said.ts}" in self._done:
+            return
+        key = conversation(identity.team, said.channel, said.thread)
+        if not await self._attention.wants(said, identity.user, key, self._desk.engine):
+            return
+        person = await self._desk.people.person(said.user)
+        if person.bot:
+            return
+        if refusal := self._desk.manners.refusal(person):
+            self._refuse(said, refusal)
+            return
+        await self._take(said, person, identity)
+
+    async def _take(self, said: Said, person: Person, identity: Identity) -> None:
+        key = conversation(identity.team, said.channel, said.thread)
+        addressed = said.direct or identity.user in said.mentions
+        text = await self._reading.words(said)
+        if addressed and (words := command_words(text, self._desk.commands, key)):
+            if said.notified and self._done.first(f"{said.channel}:{said.ts}"):
+                self._invoke(Asked(words, _spot(said)))
+            return
+        text = text or (described(said.files) if said.files else "")
+        if not text:
+            self._refuse(said, NOTHING_SAID)
+            return
+        engine = self._desk.engine
+        await engine.receive(await self._reading.message(said, text, person.author, key, engine))
+        self._done.note(f"{said.channel}:{said.ts}")
+        self._attention.engage(key)
+
+    def _refuse(self, said: Said, why: str) -> None:
+        """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
+        if said.notified and self._done.first(f"{said.channel}:{said.ts}"):
+            self._desk.errands.start(whisper(self._desk.api, _spot(said), plain_sheet(why)), "slack: refusal")
+
+
+def command_words(text: str, commands: Commands, where: ConversationKey) -> tuple[str, ...]:
+    """The words of a command that somebody said, its name first; empty for anything else. `profile` and
+    `conversations` are words people use: there a verb must follow.
+    """
+    first, *rest = text.split(maxsplit=2) or [""]
+    name = first.lower().removeprefix("/")
+    if name not in COMMANDS:
+        return ()
+    if name != "mcp" and not first.startswith("/") and rest:
+        line = f"{name} {rest[0].lower()}"
+        if not any(f"{each} ".startswith(f"{line} ") for each in commands.complete(line, where)):
+            return ()
+    return (name, *shell_words(text[len(first) :]))
+
+
+def shell_words(text: str) -> tuple[str, ...]:
+    """Words as a shell reads them, also between the curly quotes that Slack's clients make of straight ones; as they
+    stand if a quote is open.
+    """
+    straight = text.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
+    try:
+        return tuple(shlex.split(straight))
+    except ValueError:
+        return tuple(text.split())
+
+
+def _spot(said: Said) -> Spot:
+    return Spot(said.channel, said.user, said.thread)
+
+
+def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:
+    """Whether an event is for this installation: one that comes from a shared channel names the other workspace."""
+    authorizations = body.get("authorizations")
+    teams = [each.get("team_id") for each in authorizations if isinstance(each, dict)] if authorizations else []
+    return identity.team in teams or body.get("team_id") == identity.team

@@ -1,0 +1,140 @@
+"""Answers to commands as messages.
+
+Called by the listener. The text is Markdown of our own; cells and details came from elsewhere and are drawn as they
+stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bot.domain.commands import Action, Page, Reply, Tone
+from bot.platforms.slack.blocks import (
+    Element,
+    button,
+    buttons,
+    fallback,
+    preformatted,
+    rich_section,
+    rich_text,
+    shortened,
+    small,
+    words,
+)
+from bot.platforms.slack.presses import AskToConfirm, Run
+from bot.platforms.slack.rich_text import Prose
+from bot.platforms.slack.sizes import MESSAGE_WEIGHT
+from bot.platforms.slack.slots import Block, Sheet
+from bot.platforms.slack.spoken import spoken
+from bot.platforms.slack.tables import columns, fits_a_table, table
+from bot.rendering.markdown_parts import Room, parts, weight
+from bot.rendering.plain import one_line, plain
+
+ROOM = Room(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 1_000)
+NAME_LIMIT = 60
+CELL_LIMIT = 300
+DETAIL_LIMIT = 1_500
+DONE = "Done."
+_STYLES = {Tone.PLAIN: "", Tone.PRIMARY: "primary", Tone.DANGER: "danger"}
+
+
+def reply_sheets(reply: Reply) -> tuple[Sheet, ...]:
+    """A reply, in as many messages as it needs; the buttons are in the last one."""
+    pages = _pages(reply)
+    ends = [*buttons(_actions(reply.actions)), *(_turning(reply.page) if reply.page else [])]
+    return tuple(_sheet(page, ends if number == len(pages) - 1 else []) for number, page in enumerate(pages))
+
+
+def reply_sheet(reply: Reply) -> Sheet:
+    """A reply in one message, for where the next one takes its place: what does not fit is counted."""
+    first, *others = reply_sheets(reply)
+    if not others:
+        return first
+    left = sum(len(spoken(each.blocks)) for each in others)
+    ends = [block for block in others[-1].blocks if block["type"] == "actions"]
+    return Sheet((*first.blocks, *small(f"… {left} more characters, which do not fit here"), *ends), first.text)
+
+
+def _sheet(blocks: Sequence[Block], ends: Sequence[Block]) -> Sheet:
+    return Sheet((*blocks, *ends), fallback(spoken(blocks)))
+
+
+def _pages(reply: Reply) -> list[list[Block]]:
+    """The pieces put together as long as they fit."""
+    pages: list[list[Block]] = [[]]
+    used = 0
+    for piece in _pieces(reply):
+        size = weight(spoken(piece))
+        if pages[-1] and used + size > ROOM.most:
+            pages.append([])
+            used = 0
+        pages[-1] += piece
+        used += size
+    return pages
+
+
+def _pieces(reply: Reply) -> Iterator[list[Block]]:
+    text = plain(reply.text).strip()
+    rows = reply.table.rows if reply.table is not None else ()
+    if not (text or rows or reply.details):
+        text = DONE
+    for part in parts(f"⚠ {text}" if reply.failed else text, ROOM):
+        prose = Prose()
+        prose.markdown(part)
+        yield prose.blocks
+    if reply.table is not None and rows:
+        yield from _table((reply.table.headings, *rows))
+    if reply.details:
+        yield from _details(reply.details)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[list[Block]]:
+    """A table; in letters of one width, over several messages if need be, where Slack does not take it."""
+    cells = [[one_line(cell, CELL_LIMIT) for cell in row] for row in rows]
+    if fits_a_table(cells) and sum(weight(cell) for row in cells for cell in row) <= ROOM.most:
+        heads, *body = cells
+        elements: list[list[list[Element]]] = [[[words(cell, bold=True)] for cell in heads]]
+        yield [table([*elements, *([[words(cell)] for cell in row] for row in body)])]
+        return
+    for part in parts(columns(cells), ROOM):
+        yield [rich_text(preformatted(part.rstrip("\n")))]
+
+
+def _details(details: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
+    """Names and values, one below the other."""
+    lines: list[Element] = []
+    for name, value in details:
+        lines += [words("\n")] if lines else []
+        lines += [words(f"{one_line(name, NAME_LIMIT)}: ", bold=True), words(_value(value))]
+        if sum(weight(each["text"]) for each in lines) > ROOM.good // 2:
+            yield [rich_text(rich_section(*lines))]
+            lines = []
+    if lines:
+        yield [rich_text(rich_section(*lines))]
+
+
+def _value(value: str) -> str:
+    text = plain(value).strip()
+    more = len(text) - DETAIL_LIMIT
+    return (
+        f"{text[:DETAIL_LIMIT]}… ({more} more characters)"
+        if more > 0
+        else shortened(text or "\N{EN DASH}", DETAIL_LIMIT)
+    )
+
+
+def _actions(actions: Sequence[Action]) -> list[Element | None]:
+    return [
+        button(
+            each.label,
+            AskToConfirm(each.words, each.confirm, each.label) if each.confirm else Run(each.words),
+            _STYLES[each.tone],
+        )
+        for each in actions
+    ]
+
+
+def _turning(page: Page) -> list[Block]:
+    back = button("◀ Back", Run((*page.words, "--page", str(page.number - 1)))) if page.number > 1 else None
+    on = button("More ▶", Run((*page.words, "--page", str(page.number + 1)))) if page.number < page.of else None
+    return [*small(f"Page {page.number} of {page.of}"), *buttons([back, on])]

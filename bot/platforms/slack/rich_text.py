@@ -1,0 +1,267 @@
+"""Markdown as Slack's rich text.
+
+Called by whatever draws what a model wrote, or Markdown of our own. Rich text says what each piece is, so text is only
+ever text: no mention, no image that is fetched, no link but those that `rendering` lets through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bot.platforms.slack import sizes
+from bot.platforms.slack.blocks import Element
+from bot.platforms.slack.slots import Block
+from bot.platforms.slack.tables import columns, fits_a_table, table
+from bot.rendering.markdown_tree import (
+    Code,
+    Grid,
+    Heading,
+    Inline,
+    Items,
+    Line,
+    Link,
+    Node,
+    Paragraph,
+    Quote,
+    Rule,
+    Style,
+    Words,
+    line_text,
+    tree,
+)
+
+_TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+_RULE = "──────────"
+_AS_IT_IS = Style()
+_MANY = 400
+"""Nobody says how many pieces rich text may have; beyond these it begins a new block, or forgets its styles."""
+
+
+class Prose:
+    """The rich text of one message: pieces of Markdown, one below the other."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._tables = 0
+        self._elements: list[Element] = []
+
+    def markdown(self, text: str) -> None:
+        """Add a piece of Markdown."""
+        self._nodes(tree(text), indent=0)
+        self._end_block()
+
+    def block(self, *blocks: Block) -> None:
+        """Add blocks that are no Markdown."""
+        self.blocks += blocks
+
+    def _nodes(self, nodes: Iterable[Node], indent: int) -> None:
+        for node in nodes:
+            match node:
+                case Paragraph(line):
+                    self._line(line)
+                case Heading(_, line):
+                    self._line(line, Style(bold=True))
+                case Code(text):
+                    self._add({"type": "rich_text_preformatted", "elements": [_text(text or " ")]})
+                case Items():
+                    self._items(node, indent)
+                case Quote(inner):
+                    self._add({"type": "rich_text_quote", "elements": _elements(tuple(_flat(inner)))})
+                case Grid():
+                    self._grid(node)
+                case Rule():
+                    self._line((Words(_RULE),))
+
+    def _line(self, line: Line, style: Style = _AS_IT_IS) -> None:
+        """A paragraph: a blank line is between two of them, and behind a list. One of very many pieces gets several."""
+        first, rest = line[:_MANY], line[_MANY:]
+        self._paragraph(first, style)
+        if rest:
+            self._line(rest, style)
+
+    def _paragraph(self, line: Line, style: Style) -> None:
+        last = self._elements[-1] if self._elements else {}
+        made = _elements(line, style)
+        match last.get("type"):
+            case "rich_text_section" if len(last["elements"]) + len(made) < _MANY:
+                last["elements"] += [_text("\n\n"), *made]
+            case "rich_text_list":
+                self._add({"type": "rich_text_section", "elements": [_text("\n"), *made]})
+            case _:
+                self._add({"type": "rich_text_section", "elements": made})
+
+    def _items(self, items: Items, indent: int) -> None:
+        """A list. What is not text interrupts it, and it goes on counting behind."""
+        run: list[Element] = []
+        begun = items.start or 0
+        for number, nodes in enumerate(items.items, start=begun):
+            lines, rest = _leading(nodes)
+            if not run:
+                begun = number
+            run.append({"type": "rich_text_section", "elements": _elements(_as_task(lines))})
+            if rest or len(run) >= _MANY:
+                self._run(run, items, begun, indent)
+                run = []
+                self._nodes_of_item(rest, indent)
+        self._run(run, items, begun, indent)
+
+    def _nodes_of_item(self, nodes: Sequence[Node], indent: int) -> None:
+        for node in nodes:
+            match node:
+                case Paragraph(line) | Heading(_, line):
+                    self._add({"type": "rich_text_section", "elements": _elements(line)})
+                case _:
+                    self._nodes((node,), indent + 1)
+
+    def _run(self, run: list[Element], items: Items, begun: int, indent: int) -> None:
+        if not run:
+            return
+        made: Element = {
+            "type": "rich_text_list",
+            "style": "ordered" if items.ordered else "bullet",
+            "indent": min(indent, sizes.LIST_INDENT),
+            "elements": run,
+        }
+        if items.ordered and begun > 1:
+            made["offset"] = begun - 1
+        self._add(made)
+
+    def _grid(self, grid: Grid) -> None:
+        rows = [[line_text(cell) for cell in row] for row in grid.rows]
+        if self._tables < sizes.TABLES_A_MESSAGE and fits_a_table(rows):
+            self._end_block()
+            self._tables += 1
+            heads, *body = grid.rows
+            bold = [[_elements(cell, Style(bold=True)) for cell in heads]]
+            self.blocks.append(table([*bold, *([_elements(cell) for cell in row] for row in body)], grid.aligned))
+        else:
+            self._add({"type": "rich_text_preformatted", "elements": [_text(columns(rows) or " ")]})
+
+    def _add(self, element: Element) -> None:
+        if len(self._elements) >= _MANY:
+            self._end_block()
+        self._elements.append(element)
+
+    def _end_block(self) -> None:
+        if self._elements:
+            self.blocks.append({"type": "rich_text", "elements": self._elements})
+        self._elements = []
+
+
+def rich_blocks(markdown: str) -> list[Block]:
+    """A piece of Markdown that is a whole message or a part of a window."""
+    prose = Prose()
+    prose.markdown(markdown)
+    return prose.blocks
+
+
+def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:
+    """The text an item begins with, and what follows it that is no text."""
+    lines: list[Inline] = []
+    for number, node in enumerate(nodes):
+        match node:
+            case Paragraph(line):
+                lines += [*([Words("\n")] if lines else []), *line]
+            case Heading(_, line):
+                lines += [*([Words("\n")] if lines else []), *_restyled(line, Style(bold=True))]
+            case _:
+                return tuple(lines), nodes[number:]
+    return tuple(lines), ()
+
+
+def _as_task(line: Line) -> Line:
+    """`[ ]` and `[x]` at the beginning of an item as boxes."""
+    if not line or not isinstance(line[0], Words) or line[0].text[:4] not in _TASKS:
+        return line
+    first = line[0]
+    return (Words(_TASKS[first.text[:4]] + first.text[4:], first.style), *line[1:])
+
+
+def _flat(nodes: Iterable[Node], before: str = "") -> Iterator[Inline]:
+    """Blocks where Slack takes running text only: in a quote."""
+    for number, node in enumerate(nodes):
+        if number or before:
+            yield Words("\n" if before or isinstance(node, Items) else "\n\n")
+        match node:
+            case Paragraph(line):
+                yield from line
+            case Heading(_, line):
+                yield from _restyled(line, Style(bold=True))
+            case Code(text):
+                yield Words(text, Style(code=True))
+            case Quote(inner):
+                yield Words("> ")
+                yield from _flat(inner)
+            case Items():
+                yield from _flat_items(node)
+            case Grid(rows):
+                yield Words(columns([[line_text(cell) for cell in row] for row in rows]))
+            case Rule():
+                yield Words(_RULE)
+
+
+def _flat_items(items: Items) -> Iterator[Inline]:
+    for number, nodes in enumerate(items.items):
+        mark = f"{items.start + number}. " if items.start is not None else "• "
+        yield Words(mark if not number else f"\n{mark}")
+        yield from _flat(nodes)
+
+
+def _restyled(line: Line, style: Style) -> Iterator[Inline]:
+    for each in line:
+        merged = Style(
+            each.style.bold or style.bold,
+            each.style.italic or style.italic,
+            each.style.struck or style.struck,
+            each.style.code or style.code,
+        )
+        yield Words(each.text, merged) if isinstance(each, Words) else Link(each.url, each.text, merged)
+
+
+def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
+    """A line as elements, runs of one style in one; Slack takes neither an empty line nor an empty text."""
+    made: list[Element] = []
+    for each in _few(tuple(_joined(_restyled(line, style)))):
+        element: Element = _text(each.text)
+        if isinstance(each, Link):
+            element = {"type": "link", "url": each.url, "text": each.text}
+        if looks := _looks(each.style):
+            element["style"] = looks
+        if each.text:
+            made.append(element)
+    return made or [_text(" ")]
+
+
+def _joined(line: Iterable[Inline]) -> Iterator[Inline]:
+    run: Words | None = None
+    for each in line:
+        if isinstance(each, Words) and run is not None and run.style == each.style:
+            run = Words(run.text + each.text, run.style)
+            continue
+        if run is not None:
+            yield run
+        run = each if isinstance(each, Words) else None
+        if isinstance(each, Link):
+            yield each
+    if run is not None:
+        yield run
+
+
+def _few(line: Line) -> Line:
+    """The line itself, or what it says, with its targets, if it has more pieces than anybody should."""
+    if len(line) <= _MANY:
+        return line
+    return (Words("".join(each.text if isinstance(each, Words) else _told(each) for each in line)),)
+
+
+def _told(link: Link) -> str:
+    return link.text if link.text == link.url else f"{link.text} ({link.url})"
+
+
+def _looks(style: Style) -> dict[str, bool]:
+    looks = {"bold": style.bold, "italic": style.italic, "strike": style.struck, "code": style.code}
+    return {name: True for name, chosen in looks.items() if chosen}
+
+
+def _text(text: str) -> Element:
+    return {"type": "text", "text": text}

@@ -1,0 +1,186 @@
+"""Getting one message of a turn into its thread: posted once, edited from then on, posted anew if somebody deleted it.
+
+Nothing that is sent unfurls or links names. A post carries which turn and which slot it is, for the case that nobody
+learned whether it got through: before posting again, the thread is searched for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from bot.domain.conversations import ConversationKey
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.faults import SlackRefusal, SlackUnreachable
+from bot.platforms.slack.references import MessageRef
+from bot.platforms.slack.slots import Slot
+from bot.platforms.slack.web_api import WebApi
+from bot.rendering.plain import ELLIPSIS
+
+log = logging.getLogger(__name__)
+
+EVENT_TYPE = "countersign_turn"
+REMEMBERED = 2000
+LONGEST_TEXT = 3_990
+"""Bytes of `text` in an edit, with room for an ellipsis: Slack names 4,000 and does not say of what."""
+_HALF_ENTITY = re.compile(r"&[a-z]{0,3}$")
+_GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
+_UNCLEAR = frozenset({"internal_error", "fatal_error", "request_timeout", "service_unavailable"})
+"""Slack's own words for: something of it may have happened."""
+_TOO_MUCH = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_too_long", "msg_blocks_too_long"})
+
+
+class Sender:
+    """Posts and edits the messages of turns. Knows what it has sent, to send nothing twice."""
+
+    def __init__(self, api: WebApi) -> None:
+        self._api = api
+        self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._unsure: set[tuple[str, str]] = set()
+
+    def unchanged(self, turn_id: str, slot: Slot) -> bool:
+        """Whether this very message stands there already, as far as this process knows."""
+        return self._sent.get((turn_id, slot.name)) == _digest(slot)
+
+    async def post(self, turn_id: str, slot: Slot, where: ConversationKey, *, search: bool = False) -> MessageRef:
+        """Post a message, or find the one that was posted without anybody learning of it: looked for after a post
+        without an answer, and with `search`. Raises DeliveryFailed.
+        """
+        key = (turn_id, slot.name)
+        if search or key in self._unsure:
+            try:
+                found = await self._find(key, where)
+            except DeliveryFailed as failure:
+                if not failure.permanent:
+                    raise
+                found = None  # the bot may not read there: better twice than not at all
+            self._unsure.discard(key)
+            if found is not None:
+                return await self.edit(turn_id, slot, where, found)
+        try:
+            answer = await self._posted(slot, where, key)
+        except DeliveryFailed as failure:
+            if isinstance(failure, SlackUnreachable) or getattr(failure, "code", "") in _UNCLEAR:
+                self._unsure.add(key)
+            raise
+        self._remember(key, slot)
+        return MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts", "")))
+
+    async def edit(self, turn_id: str, slot: Slot, where: ConversationKey, ref: MessageRef) -> MessageRef:
+        """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
+        try:
+            await self._edited(slot, ref)
+        except SlackRefusal as error:
+            if error.code not in _GONE:
+                raise
+            log.info("a message of turn %s is gone (%s): posted anew", turn_id, error.code)
+            return await self.post(turn_id, slot, where)
+        self._remember((turn_id, slot.name), slot)
+        return ref
+
+    async def delete(self, turn_id: str, name: str, ref: MessageRef) -> None:
+        """Take a message away that is not part of the turn any more. Raises DeliveryFailed."""
+        try:
+            await self._api.edit("chat.delete", channel=ref.channel, ts=ref.ts)
+        except SlackRefusal as error:
+            if error.code not in (*_GONE, "cant_delete_message"):
+                raise
+        self._sent.pop((turn_id, name), None)
+
+    def forget(self, turn_id: str, name: str) -> None:
+        """Something else than this has changed the message."""
+        self._sent.pop((turn_id, name), None)
+
+    async def _posted(self, slot: Slot, where: ConversationKey, key: tuple[str, str]) -> Mapping[str, Any]:
+        turn_id, name = key
+        place: dict[str, Any] = {"channel": where.channel, "thread_ts": where.thread or None}
+        metadata = {"event_type": EVENT_TYPE, "event_payload": {"turn": turn_id, "slot": name}}
+        quiet = {"unfurl_links": False, "unfurl_media": False}
+        try:
+            return await self._api.post(
+                "chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot), blocks=list(slot.blocks)
+            )
+        except SlackRefusal as error:
+            if error.code not in _TOO_MUCH:
+                raise
+            log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
+            return await self._api.post("chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot))
+
+    async def _edited(self, slot: Slot, ref: MessageRef) -> None:
+        for _ in range(2):
+            try:
+                await self._api.edit(
+                    "chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=list(slot.blocks)
+                )
+            except SlackRefusal as error:
+                if error.code == "streaming_state_conflict":
+                    await self._stop_stream(ref)
+                    continue
+                if error.code not in _TOO_MUCH:
+                    raise
+                log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
+                await self._api.edit("chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=[])
+            return
+        raise SlackRefusal("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
+
+    async def _stop_stream(self, ref: MessageRef) -> None:
+        """End a stream that another process left behind, or that this one lost."""
+        try:
+            await self._api.edit("chat.stopStream", channel=ref.channel, ts=ref.ts)
+        except SlackRefusal as error:
+            if error.code != "message_not_in_streaming_state":
+                raise
+
+    async def _find(self, key: tuple[str, str], where: ConversationKey) -> MessageRef | None:
+        """The message of a slot, by what it carries."""
+        if not where.thread:
+            return None
+        identity = await self._api.identity()
+        cursor: str | None = None
+        for _ in range(5):
+            answer = await self._api.read(
+                "conversations.replies",
+                channel=where.channel,
+                ts=where.thread,
+                include_all_metadata="true",
+                limit=200,
+                cursor=cursor,
+            )
+            messages = answer.get("messages")
+            for message in messages if isinstance(messages, list) else ():
+                if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
+                    return MessageRef(where.channel, str(message.get("ts", "")))
+            metadata = answer.get("response_metadata")
+            cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
+            if not cursor:
+                break
+        return None
+
+    def _remember(self, key: tuple[str, str], slot: Slot) -> None:
+        self._sent[key] = _digest(slot)
+        self._sent.move_to_end(key)
+        while len(self._sent) > REMEMBERED:
+            self._sent.popitem(last=False)
+
+
+def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
+    metadata = message.get("metadata")
+    payload = metadata.get("event_payload") if isinstance(metadata, dict) else None
+    return isinstance(payload, dict) and (payload.get("turn"), payload.get("slot")) == key
+
+
+def _digest(slot: Slot) -> str:
+    return hashlib.sha256(json.dumps([slot.text, slot.blocks], sort_keys=True).encode()).hexdigest()
+
+
+def _text(slot: Slot) -> str:
+    """As much of the message's text as Slack takes."""
+    whole = slot.text.encode()
+    if len(whole) <= LONGEST_TEXT:
+        return slot.text or ELLIPSIS
+    return _HALF_ENTITY.sub("", whole[:LONGEST_TEXT].decode(errors="ignore")) + ELLIPSIS

@@ -1,0 +1,34 @@
+"""What Slack takes, in characters and counts (docs.slack.dev and the models of slack_sdk 3.47).
+
+Called by every drawing of this folder. Numbers only.
+"""
+
+from __future__ import annotations
+
+MESSAGE_WEIGHT = 9_000
+"""What one message may hold of text, in `markdown_parts.weight`. Slack names no number for blocks; streamed messages
+were refused from about 10,600 bytes on.
+"""
+UPDATED_TEXT = 4_000
+"""`text` of a message that is edited."""
+
+BUTTON_TEXT = 75
+BUTTON_VALUE = 2_000
+BUTTONS_A_BLOCK = 25
+PLAIN_TEXT = 3_000
+"""`section` and `context` text."""
+HEADER = 150
+CONFIRM_TITLE, CONFIRM_TEXT, CONFIRM_BUTTON = 100, 300, 30
+
+TABLE_ROWS, TABLE_COLUMNS, TABLE_CHARACTERS = 100, 20, 10_000
+TABLES_A_MESSAGE = 1
+LIST_INDENT = 6
+
+VIEW_TITLE = 24
+PRIVATE_METADATA = 3_000
+INPUT_LABEL, INPUT_HINT = 2_000, 2_000
+INPUT_LENGTH = 3_000
+OPTIONS = 100
+OPTION_TEXT = 75
+
+TASK_TEXT = 256

@@ -1,0 +1,94 @@
+"""Socket Mode: Slack's events over a websocket that this process opens, with the app's token.
+
+Slack's client reconnects by itself. What it does not do is watched here: an address that was good for one connection
+is thrown away when it does not work, a token that is no good ends the program instead of being tried for ever, and on
+leaving nothing of it keeps running. What Slack sent and got no acknowledgement for comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.faults import SlackRefusal
+from bot.platforms.slack.web_api import WebApi, library_log
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+PING_SECONDS = 10.0
+LOOK_SECONDS = 5.0
+LOOKS = 3
+"""So many looks without a connection make an address a bad one."""
+
+
+async def receive_by_socket(app: AsyncApp, api: WebApi, app_token: str, *, ping: float = PING_SECONDS) -> None:
+    """Receive until cancelled. Raises DeliveryFailed if Slack does not take the app's token."""
+    address = await patiently(functools.partial(_address, api, app_token))
+    handler: Any = AsyncSocketModeHandler(
+        app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
+    )
+    # Slack hands out about one address a minute: the first one serves to look at the token and to connect.
+    handler.client.wss_uri = address
+    try:
+        connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
+        try:
+            await _watch(handler)
+        finally:
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+    finally:
+        await _close(handler)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """What Slack answers, however long it is away. Raises DeliveryFailed for what will never work."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await ask()
+        except DeliveryFailed as failure:
+            if failure.permanent:
+                raise
+            log.warning("Slack cannot be reached yet: %s", failure)
+            await asyncio.sleep(failure.retry_after if failure.retry_after is not None else pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _address(api: WebApi, app_token: str) -> str:
+    try:
+        return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
+    except SlackRefusal as error:
+        if not error.permanent:
+            raise
+        raise DeliveryFailed(
+            f"Slack does not open a connection for the app ({error.code}).",
+            "check SLACK_APP_TOKEN (xapp-…, scope connections:write) and that Socket Mode is on",
+            permanent=True,
+        ) from error
+
+
+async def _watch(handler: Any) -> None:
+    away = 0
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        away = 0 if await handler.client.is_connected() else away + 1
+        if away >= LOOKS:
+            handler.client.wss_uri = None
+            away = 0
+
+
+async def _close(handler: Any) -> None:
+    client = handler.client
+    await client.close()
+    tasks = (client.message_processor, client.current_session_monitor, client.message_receiver)
+    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)

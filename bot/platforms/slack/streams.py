@@ -1,0 +1,120 @@
+"""A turn as native streams: the text of every answer message so far, and its tool calls as tasks.
+
+Called by the surface where Slack can stream. The messages are those of `turns.turn_slots`, by the same names. While a
+message is streamed it shows this; when its stream has stopped, it is updated to its blocks, which say it in full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.domain.turns import ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.slack.parts import Part, parts_of
+from bot.platforms.slack.sizes import TASK_TEXT
+from bot.rendering.cards import action
+from bot.rendering.inert_markdown import inert, inert_so_far
+from bot.rendering.passages import Called, Passage, Said, last_state, passages
+from bot.rendering.plain import one_line
+from bot.rendering.tool_lines import Mark
+
+
+class TaskStatus(StrEnum):
+    """The words of Slack's `task_update`."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETE = "complete"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One tool call. `details` never change, `output` may: Slack appends to either, so each is sent once."""
+
+    id: str
+    title: str
+    status: TaskStatus
+    details: str
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One answer message while it is written. `text` is Markdown and begins with what it was before, unless a reply
+    has started again; `title` is the plan's. `open` is false once nothing more comes to this message: then its stream
+    is stopped.
+    """
+
+    name: str
+    text: str
+    tasks: tuple[Task, ...]
+    title: str
+    open: bool
+
+
+_STATUSES = {
+    Mark.WAITING: TaskStatus.COMPLETE,
+    Mark.RUNNING: TaskStatus.IN_PROGRESS,
+    Mark.DONE: TaskStatus.COMPLETE,
+    Mark.FAILED: TaskStatus.ERROR,
+    Mark.DENIED: TaskStatus.COMPLETE,
+    Mark.UNKNOWN: TaskStatus.ERROR,
+    Mark.SKIPPED: TaskStatus.COMPLETE,
+}
+"""A task in progress spins for ever once its stream has stopped, so a call that waits for a person is complete: it has
+been asked for.
+"""
+_TITLES = {
+    TurnStatus.QUEUED: "Waiting",
+    TurnStatus.RUNNING: "Working",
+    TurnStatus.WAITING: "Waiting for an approval",
+    TurnStatus.DONE: "Done",
+    TurnStatus.FAILED: "Error",
+    TurnStatus.CANCELLED: "Stopped",
+}
+
+
+def streams(view: TurnView) -> tuple[Stream, ...]:
+    """Every answer message of a turn, in order."""
+    sequence = passages(view)
+    steps = {step.n: last_state(step, view) for step in view.steps if isinstance(step, ToolStep)}
+    going_on = view.turn.status is TurnStatus.RUNNING and not view.awaiting
+    return tuple(
+        Stream(
+            part.name,
+            _text(part),
+            tuple(_task(steps[each.n], each) for each in part.entries if isinstance(each, Called)),
+            _title(view),
+            open=going_on and part.last and number == len(sequence) - 1,
+        )
+        for number, passage in enumerate(sequence)
+        if isinstance(passage, Passage)
+        for part in parts_of(passage)
+    )
+
+
+def _text(part: Part) -> str:
+    texts = [each for each in part.entries if isinstance(each, Said)]
+    written = [inert_so_far(each.text) if each.growing else inert(each.text).rstrip() for each in texts]
+    return "\n\n".join(written).rstrip()
+
+
+def _task(step: ToolStep, called: Called) -> Task:
+    line = called.line
+    asked = "Asked for an approval: " if line.mark is Mark.WAITING else ""
+    ended = line.mark not in (Mark.RUNNING, Mark.WAITING)
+    output = "  ".join(each for each in (line.state, line.summary) if each) if ended else ""
+    return Task(
+        id=f"call-{step.n}" + ("-asked" if asked else ""),
+        title=one_line(f"{asked}{action(step)}", TASK_TEXT),
+        status=_STATUSES[line.mark],
+        details=one_line(line.name, TASK_TEXT),
+        output=one_line(output, TASK_TEXT),
+    )
+
+
+def _title(view: TurnView) -> str:
+    if view.turn.status is TurnStatus.RUNNING and view.activity:
+        return one_line(view.activity, TASK_TEXT)
+    return _TITLES[view.turn.status]

@@ -1,0 +1,59 @@
+"""Tables: Slack's own where it takes them, columns of text otherwise.
+
+Called by the drawings. A message may have one `table` block (docs.slack.dev, table block), so every further table of a
+message is drawn as text; so is what is too large for one. No row and no letter is left out.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from bot.platforms.slack import sizes
+from bot.platforms.slack.blocks import Element, rich_text
+from bot.platforms.slack.slots import Block
+
+
+def fits_a_table(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a `table` block takes these cells."""
+    return (
+        0 < len(rows) <= sizes.TABLE_ROWS
+        and all(0 < len(row) <= sizes.TABLE_COLUMNS for row in rows)
+        and sum(len(cell) for row in rows for cell in row) <= sizes.TABLE_CHARACTERS
+    )
+
+
+def table(rows: Sequence[Sequence[Sequence[Element]]], aligned: Sequence[str] = ()) -> Block:
+    """A `table` block of cells that are runs of text; the first row are the headings."""
+    block: Block = {"type": "table", "rows": [[rich_text(_cell(cell)) for cell in row] for row in rows]}
+    block["column_settings"] = [
+        {"align": side if side in ("center", "right") else "left", "is_wrapped": True}
+        for side in (aligned or ["left"] * len(rows[0]))
+    ]
+    return block
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """The same in letters of one width; cells with line ends are put on one line."""
+    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    count = max((len(row) for row in cells), default=0)
+    widths = [max((_width(row[index]) for row in cells if index < len(row)), default=0) for index in range(count)]
+    lines = [_line(row, widths) for row in cells]
+    if len(lines) > 1:
+        lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _cell(elements: Sequence[Element]) -> Element:
+    return {"type": "rich_text_section", "elements": list(elements) or [{"type": "text", "text": " "}]}
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)]
+    return "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )

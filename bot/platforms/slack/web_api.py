@@ -1,0 +1,218 @@
+"""Slack's Web API: one session, every call within its limits, every failure a DeliveryFailed.
+
+The only module that holds slack_sdk's client; whatever else speaks to Slack is handed this one. Reading methods go
+out as GET and writing ones as JSON, which is how Slack takes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.http_retry.async_handler import AsyncRetryHandler
+from slack_sdk.http_retry.builtin_async_handlers import (
+    AsyncConnectionErrorRetryHandler,
+    AsyncServerErrorRetryHandler,
+)
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.faults import SlackRefusal, SlackUnreachable, refusal
+from bot.platforms.slack.pacing import PATIENCE, Pacing
+
+API_URL = "https://slack.com/api/"
+ANSWER_SECONDS = 20.0
+BUSY_SECONDS = 30.0
+"""Pause after a 429 that names none."""
+_SECRET = re.compile(r"(ticket=|xox[a-z]-|xapp-)[^\s'\"&]+")
+
+
+class _Discreet(logging.Filter):
+    """The library's own lines without payloads, tracebacks, or the ticket in a websocket's address."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = _SECRET.sub(r"\1…", record.getMessage())[:300]
+        record.args = None
+        record.exc_info = None
+        return True
+
+
+def library_log(part: str = "sdk") -> logging.Logger:
+    """The logger that a part of Slack's libraries is given: warnings only, for at lower levels they write out whole
+    messages; of Bolt errors only, which warns of what is meant to be.
+    """
+    log = logging.getLogger(f"bot.platforms.slack.library.{part}")
+    log.setLevel(logging.ERROR if part == "bolt" else logging.WARNING)
+    if not any(isinstance(each, _Discreet) for each in log.filters):
+        log.addFilter(_Discreet())
+    return log
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom the token speaks for. `url` is the workspace's own address."""
+
+    team: str
+    enterprise: str
+    user: str
+    bot: str
+    name: str
+    url: str
+    scopes: frozenset[str] = frozenset()
+
+
+class WebApi:
+    """Calls Slack as the bot. To be entered before use, and left when nothing calls any more."""
+
+    def __init__(self, token: str, *, url: str = API_URL, pacing: Pacing | None = None) -> None:
+        self._token = token
+        self.url = url if url.endswith("/") else f"{url}/"
+        self.pacing = pacing or Pacing()
+        self._session: aiohttp.ClientSession | None = None
+        self._identity: Identity | None = None
+        self._asking = asyncio.Lock()
+        self._clients: dict[bool, AsyncWebClient] = {}
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=10))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The one session for everything that goes to Slack."""
+        if self._session is None:
+            raise RuntimeError("the Web API was not entered")
+        return self._session
+
+    @property
+    def bearer(self) -> Mapping[str, str]:
+        """The header that lets the bot in."""
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def client(self, *, patient: bool = True) -> AsyncWebClient:
+        """Slack's own client on the shared session. A patient one repeats what got no answer: for calls that may
+        happen twice.
+        """
+        if patient not in self._clients:
+            handlers: list[AsyncRetryHandler] = (
+                [AsyncConnectionErrorRetryHandler(), AsyncServerErrorRetryHandler()] if patient else []
+            )
+            self._clients[patient] = AsyncWebClient(
+                token=self._token,
+                base_url=self.url,
+                session=self.session,
+                logger=library_log(),
+                retry_handlers=handlers,
+            )
+        return self._clients[patient]
+
+    async def identity(self) -> Identity:
+        """Whom the token speaks for, asked once. Raises DeliveryFailed."""
+        async with self._asking:
+            if self._identity is None:
+                answer, headers = await self._call("auth.test", {}, verb="POST", patient=True)
+                self._identity = Identity(
+                    team=str(answer.get("team_id", "")),
+                    enterprise=str(answer.get("enterprise_id") or ""),
+                    user=str(answer.get("user_id", "")),
+                    bot=str(answer.get("bot_id", "")),
+                    name=str(answer.get("user", "")),
+                    url=str(answer.get("url", "")),
+                    scopes=_scopes(headers),
+                )
+            return self._identity
+
+    async def read(self, method: str, **arguments: Any) -> Mapping[str, Any]:
+        """Ask for something. Raises DeliveryFailed."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return (await self._call(method, given, verb="GET", patient=True))[0]
+
+    async def edit(self, method: str, **arguments: Any) -> Mapping[str, Any]:
+        """Do something that does no harm if it happens twice. Raises DeliveryFailed."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return (await self._call(method, given, verb="POST", patient=True))[0]
+
+    async def post(self, method: str, **arguments: Any) -> Mapping[str, Any]:
+        """Do something once: where no answer comes, SlackUnreachable says that it may have happened. Raises
+        DeliveryFailed.
+        """
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return (await self._call(method, given, verb="POST", patient=False))[0]
+
+    async def with_token(self, token: str, method: str) -> Mapping[str, Any]:
+        """Call a method with another token than the bot's. Raises DeliveryFailed."""
+        await self.pacing.take(method)
+        return (await self._once(method, {}, "POST", patient=True, token=token))[0]
+
+    async def _call(
+        self, method: str, arguments: Mapping[str, Any], *, verb: str, patient: bool
+    ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        waited = 0.0
+        while True:
+            await self.pacing.take(method, str(arguments.get("channel", "")))
+            try:
+                return await self._once(method, arguments, verb, patient=patient)
+            except SlackRefusal as error:
+                if error.code != "ratelimited":
+                    raise
+                seconds = error.retry_after if error.retry_after is not None else BUSY_SECONDS
+                self.pacing.close(method, seconds)
+                waited += seconds
+                if waited > PATIENCE:
+                    raise
+
+    async def _once(
+        self, method: str, arguments: Mapping[str, Any], verb: str, *, patient: bool, token: str = ""
+    ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        given: dict[str, Any] = {"params" if verb == "GET" else "json": dict(arguments)}
+        if token:
+            given["json"]["token"] = token
+        try:
+            answer = await self.client(patient=patient).api_call(method, http_verb=verb, **given)
+        except SlackApiError as error:
+            raise _refused(method, error) from error
+        except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
+            raise SlackUnreachable(
+                f"Slack gave no answer to {method} ({type(error).__name__}).", "check the network and status.slack.com"
+            ) from error
+        data = answer.data
+        return (data if isinstance(data, dict) else {}), answer.headers
+
+
+def _refused(method: str, error: SlackApiError) -> DeliveryFailed:
+    response = error.response
+    status = getattr(response, "status_code", None) or getattr(response, "status", 0)
+    headers = getattr(response, "headers", None) or {}
+    data = getattr(response, "data", None)
+    answer: Mapping[str, Any] = data if isinstance(data, dict) else {}
+    if status == 429:
+        return refusal(method, {"error": "ratelimited"}, _retry_after(headers))
+    if not answer.get("error"):
+        return SlackUnreachable(f"Slack answered {method} with HTTP {status}.", "check status.slack.com")
+    return refusal(method, answer, _retry_after(headers))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    named = next((value for name, value in headers.items() if name.lower() == "retry-after"), None)
+    try:
+        return None if named is None else max(float(named), 0.0)
+    except ValueError:
+        return None
+
+
+def _scopes(headers: Mapping[str, str]) -> frozenset[str]:
+    named = next((value for name, value in headers.items() if name.lower() == "x-oauth-scopes"), "")
+    return frozenset(scope.strip() for scope in named.split(",") if scope.strip())

@@ -1,0 +1,166 @@
+"""Windows (modals) around an approval and a confirmation: everything of a call, why not, and the text to be typed.
+
+Called by the listener when a button asks for one. What a window is about travels in its `private_metadata`; what comes
+back is read by `submissions`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.domain.turns import StepStatus, ToolStep
+from bot.platforms.slack import sizes
+from bot.platforms.slack.blocks import (
+    Element,
+    button,
+    buttons,
+    plain_text,
+    preformatted,
+    rich_section,
+    rich_text,
+    section,
+    small,
+    words,
+)
+from bot.platforms.slack.cards import decisions, facts
+from bot.platforms.slack.presses import AskToConfirm, CardRef, ViewAll
+from bot.platforms.slack.slots import Block
+from bot.rendering.cards import Card, CardArgument, card, headline
+from bot.rendering.plain import one_line
+
+DENY, CONFIRM, SHOWN = "cs.deny", "cs.confirm", "cs.shown"
+REASON, TYPED = "reason", "typed"
+LONGEST_REASON = 500
+DENYING = "The call will not be run. The assistant is told so, and goes on without it."
+PIECE = 2_500
+PAGE_BYTES = 150_000
+PAGE_BLOCKS = 80
+
+View = dict[str, Any]
+"""One view as JSON."""
+
+
+def deny_window(ref: CardRef, keep: str) -> View:
+    """Asks for a reason, which may be left out. `keep` comes back with what is sent."""
+    return window(
+        "Deny",
+        [
+            section(DENYING),
+            text_input(
+                REASON, "Reason", hint="The assistant reads it, and may try another way.", longest=LONGEST_REASON
+            ),
+        ],
+        callback_id=DENY,
+        metadata=json.dumps([keep, ref.approval_id, ref.revision], ensure_ascii=False),
+        submit="Deny",
+    )
+
+
+def confirm_window(press: AskToConfirm, keep: str) -> View:
+    """Asks for the text that has to be typed before a command is said. `keep` comes back with it."""
+    label = f"Type {one_line(press.text, 200)} to confirm"
+    return window(
+        one_line(press.label, sizes.VIEW_TITLE),
+        [text_input(TYPED, label, longest=len(press.text) + 50, required=True, lines=False)],
+        callback_id=CONFIRM,
+        metadata=json.dumps([keep, *press.words], ensure_ascii=False),
+        submit=one_line(press.label, sizes.VIEW_TITLE),
+    )
+
+
+def call_window(step: ToolStep, page: int = 1, keep: str = "") -> View:
+    """A call with every argument in full, page by page, and its buttons while it waits for a signature. A page that
+    does not exist is the nearest that does. `keep` is the window's `private_metadata`.
+    """
+    made = card(step)
+    if made is None:
+        return window("Call", [section("This call needs no approval.")])
+    pages = _pages(made)
+    page = min(max(page, 1), len(pages))
+    ref = CardRef(made.approval_id, made.revision)
+    blocks = [rich_text(rich_section(words(headline(step, made), bold=True)), facts(made)), *pages[page - 1]]
+    if len(pages) > 1:
+        back = button("◀ Back", ViewAll(ref, page - 1)) if page > 1 else None
+        on = button("More ▶", ViewAll(ref, page + 1)) if page < len(pages) else None
+        blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
+    if step.status is StepStatus.AWAITING:
+        blocks += decisions(step, made)
+    elif made.outcome:
+        blocks.append(section(made.outcome))
+    return window("Everything in this call", blocks, metadata=keep)
+
+
+def note_window(title: str, text: str) -> View:
+    """A window that only says something."""
+    return window(title, [section(text)])
+
+
+def window(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata: str = "", submit: str = "") -> View:
+    """A modal; without `submit` it can only be closed."""
+    made: View = {
+        "type": "modal",
+        "callback_id": callback_id,
+        "title": plain_text(one_line(title, sizes.VIEW_TITLE), sizes.VIEW_TITLE),
+        "close": plain_text("Cancel" if submit else "Close"),
+        "private_metadata": metadata,
+        "blocks": blocks,
+    }
+    return {**made, "submit": plain_text(one_line(submit, sizes.VIEW_TITLE), sizes.VIEW_TITLE)} if submit else made
+
+
+def text_input(
+    name: str,
+    label: str,
+    *,
+    hint: str = "",
+    value: str = "",
+    longest: int = sizes.INPUT_LENGTH,
+    required: bool = False,
+    lines: bool = True,
+) -> Block:
+    """A field to type in; `name` is its block and what it is read back by."""
+    element: Element = {
+        "type": "plain_text_input",
+        "action_id": name,
+        "multiline": lines,
+        "max_length": min(max(longest, 1), sizes.INPUT_LENGTH),
+    }
+    if value:
+        element["initial_value"] = value[: element["max_length"]]
+    return input_block(name, label, element, hint=hint, required=required)
+
+
+def input_block(name: str, label: str, element: Element, *, hint: str = "", required: bool = False) -> Block:
+    """Any field, with its label above and its hint below."""
+    block: Block = {
+        "type": "input",
+        "block_id": name,
+        "label": plain_text(one_line(label, sizes.INPUT_LABEL), sizes.INPUT_LABEL),
+        "element": element,
+        "optional": not required,
+    }
+    return {**block, "hint": plain_text(hint, sizes.INPUT_HINT)} if hint else block
+
+
+def _pages(made: Card) -> list[list[Block]]:
+    pages: list[list[Block]] = [[]]
+    taken = 0
+    for argument in made.arguments:
+        for block in _pieces(argument):
+            size = len(json.dumps(block))
+            if pages[-1] and (len(pages[-1]) >= PAGE_BLOCKS or taken + size > PAGE_BYTES):
+                pages.append([])
+                taken = 0
+            pages[-1].append(block)
+            taken += size
+    return pages if pages[0] else [[section("This call has no arguments.")]]
+
+
+def _pieces(argument: CardArgument) -> list[Block]:
+    """One argument in pieces that a block takes; its name stands before the first."""
+    full = argument.full or " "
+    size = f"   {len(argument.full)} characters" if argument.shortened else ""
+    name = rich_section(words(argument.name, bold=True), words(size or " "))
+    first, *rest = [full[start : start + PIECE] for start in range(0, len(full), PIECE)]
+    return [rich_text(name, preformatted(first)), *(rich_text(preformatted(piece)) for piece in rest)]

@@ -1,0 +1,202 @@
+"""A turn taken apart into what stands below each other in a thread: passages of replies and tool lines, and between
+them the questions for a signature.
+
+Called by platforms that draw a turn as messages. Every passage and question keeps its number from its first appearance
+on, so that a drawing finds its message again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.rendering.offers import waiting
+from bot.rendering.plain import one_line
+from bot.rendering.tool_lines import ToolLine, tool_line
+
+NOTE_LIMIT = 500
+REASON_LIMIT = 300
+SECOND_TRY = "It may have happened before. Signing runs it once more."
+STOPPED = "Okay, I stopped."
+FAILED = "Something went wrong."
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply of the model, Markdown as it wrote it; `growing` while it writes."""
+
+    text: str
+    growing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call, by the number of its step."""
+
+    n: int
+    line: ToolLine
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a call returned that a person ran by hand: nobody else tells it."""
+
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence beside the replies, on one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What goes on at this moment; it leaves nothing behind."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no answer, and the reference under which it is logged."""
+
+    text: str
+    reference: str
+
+
+Entry = Said | Called | Returned | Remark | Busy | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What is said and done without a signature. The first is number 0; it may be empty while nothing has happened."""
+
+    number: int
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Calls that one reply asked for and that needed a signature, however that went. `number` is the first one's step,
+    `reason` what the model said with it, on one line.
+    """
+
+    number: int
+    calls: tuple[ToolStep, ...]
+    reason: str = ""
+
+
+_END = {
+    StepStatus.AWAITING: StepStatus.CANCELLED,
+    StepStatus.READY: StepStatus.CANCELLED,
+    StepStatus.STARTED: StepStatus.UNKNOWN,
+}
+"""What becomes of a call when its turn has ended without it."""
+
+
+def passages(view: TurnView) -> tuple[Passage | Asking, ...]:
+    """The whole turn in its order: there is a passage first, even if it is empty."""
+    reader = _Reader()
+    for entry in _entries(view):
+        reader.take(entry)
+    return reader.finished()
+
+
+def last_state(step: ToolStep, view: TurnView) -> ToolStep:
+    """A call as it stands for good once its turn has ended."""
+    if not view.turn.status.ended or step.status.ended:
+        return step
+    return replace(step, status=_END[step.status])
+
+
+def reference(turn_id: str) -> str:
+    """How people name a turn when they report it."""
+    return turn_id[:8]
+
+
+class _Reader:
+    """Puts what it is given into passages; the calls of a reply that need a signature follow behind it."""
+
+    def __init__(self) -> None:
+        self._parts: list[Passage | Asking] = []
+        self._entries: list[Entry] = []
+        self._asked: list[ToolStep] = []
+        self._reason = ""
+
+    def take(self, entry: Entry | ModelStep | ToolStep) -> None:
+        match entry:
+            case ToolStep():
+                self._asked.append(entry)
+            case Called():
+                self._entries.append(entry)
+            case ModelStep():
+                if self._asked:
+                    self._close()
+                self._reason = one_line(entry.message.text, REASON_LIMIT)
+            case _:
+                if self._asked:
+                    self._close()
+                self._entries.append(entry)
+
+    def finished(self) -> tuple[Passage | Asking, ...]:
+        self._close()
+        return tuple(self._parts) or (Passage(0),)
+
+    def _close(self) -> None:
+        if self._entries or not self._parts:
+            number = sum(isinstance(part, Passage) for part in self._parts)
+            self._parts.append(Passage(number, tuple(self._entries)))
+        if self._asked:
+            self._parts.append(Asking(self._asked[0].n, tuple(self._asked), self._reason))
+        self._entries, self._asked, self._reason = [], [], ""
+
+
+def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep]:
+    turn = view.turn
+    if turn.question.again and not turn.status.ended:
+        yield Remark(SECOND_TRY)
+    for step in view.steps:
+        match step:
+            case ModelStep():
+                yield step
+                yield from _said(step.message.text)
+                yield from (Remark(one_line(note, NOTE_LIMIT)) for note in step.notes if note.strip())
+            case ToolStep():
+                yield from _called(last_state(step, view), view)
+    yield from _ending(view)
+
+
+def _ending(view: TurnView) -> Iterator[Entry]:
+    match view.turn.status:
+        case TurnStatus.QUEUED if said := waiting(view):
+            yield Busy(said)
+        case TurnStatus.QUEUED | TurnStatus.RUNNING | TurnStatus.WAITING:
+            yield from (replace(each, growing=True) for each in _said(view.streaming))
+            if not view.streaming.strip() and (activity := one_line(view.activity, NOTE_LIMIT)):
+                yield Busy(activity)
+        case TurnStatus.CANCELLED:
+            yield Remark(STOPPED)
+        case TurnStatus.FAILED:
+            yield Failure(one_line(view.turn.failure, NOTE_LIMIT) or FAILED, reference(view.turn.id))
+        case TurnStatus.DONE:
+            return
+
+
+def _said(text: str) -> Sequence[Said]:
+    return (Said(text),) if text.strip() else ()
+
+
+def _called(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep]:
+    line = tool_line(step, view)
+    text = step.result.text.strip() if step.result else ""
+    by_hand = view.turn.question.call is not None and text and step.status in (StepStatus.DONE, StepStatus.FAILED)
+    yield Called(step.n, replace(line, summary="", more="") if by_hand else line)
+    if step.approval is not None:
+        yield step
+    if by_hand:
+        yield Returned(text, step.status is StepStatus.FAILED)

@@ -1,0 +1,81 @@
+"""The arguments of a call, however they came: JSON keeps its types, a form or a query has only strings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tests.fakes.slack.refusals import Refused, invalid_arguments, missing_argument
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a method was called with."""
+
+    given: dict[str, Any]
+
+    def has(self, name: str) -> bool:
+        """Was it given, and not as null or an empty string?"""
+        return self.given.get(name) not in {None, ""} if not isinstance(self.given.get(name), list | dict) else True
+
+    def text(self, name: str, default: str = "") -> str:
+        """A string; a number given for one is taken as Slack takes it."""
+        value = self.given.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool | list | dict):
+            raise invalid_arguments(f"must provide a string [json-pointer:/{name}]")
+        return str(value)
+
+    def needed(self, name: str) -> str:
+        """A string that must be there.
+
+        Raises:
+            Refused: invalid_arguments.
+        """
+        value = self.text(name)
+        if not value:
+            raise missing_argument(name)
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A boolean: true, "true", 1 and "1" are yes."""
+        value = self.given.get(name)
+        return default if value is None else str(value).lower() in {"true", "1"}
+
+    def number(self, name: str, default: int) -> int:
+        """A whole number, given as one or as its digits."""
+        try:
+            return int(self.given.get(name) or default)
+        except (TypeError, ValueError):
+            raise invalid_arguments(f"must provide an integer [json-pointer:/{name}]") from None
+
+    def json(self, name: str, wrong: str = "invalid_arguments") -> Any:
+        """A value that JSON carries as it is and a form carries as a string of JSON; None if it is not there.
+
+        Raises:
+            Refused: `wrong`, if it is a string that is not JSON.
+        """
+        value = self.given.get(name)
+        if not isinstance(value, str):
+            return value
+        if not value:
+            return None
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise Refused(wrong) from None
+
+    def rows(self, name: str, wrong: str) -> list[dict[str, Any]] | None:
+        """A list of objects; None if it is not there.
+
+        Raises:
+            Refused: `wrong`, if it is anything else.
+        """
+        value = self.json(name, wrong)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+            raise Refused(wrong)
+        return value

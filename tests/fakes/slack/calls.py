@@ -1,0 +1,39 @@
+"""The log of every call of the Web API, for assertions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Call:
+    """One call: method, arguments without the token, whose token ('' if nobody's), when, and what came of it.
+
+    `outcome`: 'ok', Slack's error code, 'http 500', 'cut', 'hung' or 'lost' (done, but the answer never arrived).
+    """
+
+    method: str
+    args: dict[str, Any]
+    token: str
+    at: float
+    team: str = ""
+    verb: str = "POST"
+    outcome: str = ""
+    answer: dict[str, Any] = field(default_factory=dict)
+
+
+class CallLog(list[Call]):
+    """The calls in the order they came."""
+
+    def of(self, *methods: str) -> list[Call]:
+        """The calls of these methods."""
+        return [call for call in self if call.method in methods]
+
+    def methods(self) -> list[str]:
+        """The methods called, in order."""
+        return [call.method for call in self]
+
+    def refused(self) -> list[Call]:
+        """The calls that were not ok."""
+        return [call for call in self if call.outcome not in {"ok", "lost"}]

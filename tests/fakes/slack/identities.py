@@ -1,0 +1,30 @@
+"""Ids that Slack gives to blocks and elements which an app left without."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+
+def identified(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A copy in which every block has a block_id and everything that can be touched an action_id."""
+    copied = copy.deepcopy(blocks)
+    _identify(copied, "b")
+    return copied
+
+
+def _identify(blocks: list[dict[str, Any]], prefix: str) -> None:
+    for index, block in enumerate(blocks):
+        block.setdefault("block_id", f"{prefix}{index:03d}")
+        inner = [*block.get("elements", []), *block.get("actions", []), block.get("accessory"), block.get("element")]
+        for at, element in enumerate(inner):
+            if isinstance(element, dict) and _touchable(element):
+                element.setdefault("action_id", f"a{block['block_id']}{at:02d}")
+        _identify(block.get("child_blocks", []), f"{block['block_id']}.")
+        if block["type"] == "carousel":
+            _identify(block["elements"], f"{block['block_id']}.")
+
+
+def _touchable(element: dict[str, Any]) -> bool:
+    kind = str(element.get("type", ""))
+    return not kind.startswith("rich_text") and kind not in {"", "mrkdwn", "plain_text", "image", "card"}

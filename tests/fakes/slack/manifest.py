@@ -1,0 +1,48 @@
+"""The app's manifest as the fake workspace takes it: the scopes of its token, its events, commands and shortcuts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MANIFEST = Path(__file__).parents[3] / "config" / "slack_manifest.yaml"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an app was installed with."""
+
+    scopes: frozenset[str]
+    events: frozenset[str]
+    commands: frozenset[str]
+    shortcuts: frozenset[str]
+    agent: bool
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The parts of a manifest that this needs, found by their keys; the rest of YAML is not read."""
+
+    text: str = field(repr=False)
+
+    def under(self, key: str) -> frozenset[str]:
+        """The items of the list under a key."""
+        found = re.search(rf"^ *{key}:\n((?: *- [\w:.]+ *\n)+)", self.text, re.MULTILINE)
+        return frozenset(re.findall(r"- (\S+)", found.group(1)) if found else [])
+
+    def every(self, key: str) -> frozenset[str]:
+        """The values of a key wherever it stands."""
+        return frozenset(re.findall(rf"^[ -]*{key}: *(\S+) *$", self.text, re.MULTILINE))
+
+
+def shipped() -> Manifest:
+    """The manifest the product ships."""
+    lists = Lists(MANIFEST.read_text(encoding="utf-8"))
+    return Manifest(
+        scopes=lists.under("bot"),
+        events=lists.under("bot_events"),
+        commands=lists.every("command"),
+        shortcuts=lists.every("callback_id"),
+        agent="agent_view:" in lists.text,
+    )

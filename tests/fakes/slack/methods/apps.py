@@ -1,0 +1,48 @@
+"""auth.test, apps.connections.open, team.info, bots.info."""
+
+from __future__ import annotations
+
+from tests.fakes.slack.arguments import Arguments
+from tests.fakes.slack.messages import Json
+from tests.fakes.slack.methods.table import method
+from tests.fakes.slack.refusals import Refused
+from tests.fakes.slack.world import Caller
+
+
+@method("auth.test", "special", ())
+def auth_test(caller: Caller, _: Arguments) -> Json:
+    """Who this token is."""
+    if caller.installation is None:
+        return {"app_name": "Countersign", "app_id": caller.world.app.id}
+    bot, team = caller.bot.bot, caller.bot.team
+    return {
+        "url": f"https://{team.domain}.slack.com/",
+        "team": team.name,
+        "user": bot.name.lower(),
+        "team_id": team.id,
+        "user_id": bot.id,
+        "bot_id": bot.bot_id,
+        "is_enterprise_install": False,
+    } | ({"enterprise_id": team.enterprise} if team.enterprise else {})
+
+
+@method("apps.connections.open", "tier1", (), "connections:write", app_token=True)
+def apps_connections_open(caller: Caller, _: Arguments) -> Json:
+    """An address for one Socket Mode connection."""
+    return {"url": caller.world.socket_url()}
+
+
+@method("team.info", "tier3", ("team", "domain"), "team:read")
+def team_info(caller: Caller, _: Arguments) -> Json:
+    """The workspace."""
+    team = caller.bot.team
+    return {"team": {"id": team.id, "name": team.name, "domain": team.domain}}
+
+
+@method("bots.info", "tier3", ("bot", "team_id"), "users:read", json=False)
+def bots_info(caller: Caller, args: Arguments) -> Json:
+    """A bot by its bot id."""
+    for user in caller.workspace.users.values():
+        if user.bot_id and user.bot_id == args.text("bot"):
+            return {"bot": {"id": user.bot_id, "name": user.name, "app_id": user.app_id, "user_id": user.id}}
+    raise Refused("bot_not_found")

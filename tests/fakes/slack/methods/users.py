@@ -1,0 +1,61 @@
+"""users.info, users.list, usergroups.list, usergroups.users.list."""
+
+from __future__ import annotations
+
+from tests.fakes.slack.arguments import Arguments
+from tests.fakes.slack.messages import Json
+from tests.fakes.slack.methods.pages import paged
+from tests.fakes.slack.methods.table import PAGED, method
+from tests.fakes.slack.refusals import Refused
+from tests.fakes.slack.world import Caller
+
+
+@method("users.info", "tier4", ("user", "include_locale"), "users:read", json=False)
+def users_info(caller: Caller, args: Arguments) -> Json:
+    """A user; the e-mail address only with its own scope."""
+    return {"user": _described(caller, args.text("user"))}
+
+
+@method("users.list", "tier2", ("include_locale", *PAGED), "users:read", json=False)
+def users_list(caller: Caller, args: Arguments) -> Json:
+    """The users, a page at a time."""
+    page, more = paged(args, sorted(caller.workspace.users), default=100)
+    return {"members": [_described(caller, user) for user in page]} | more
+
+
+def _described(caller: Caller, user: str) -> Json:
+    person = caller.workspace.person(user)
+    described = person.described()
+    if person.email and "users:read.email" in caller.bot.scopes:
+        described["profile"]["email"] = person.email
+    return described
+
+
+GROUPS = ("include_count", "include_disabled", "include_users")
+
+
+@method("usergroups.list", "tier2", GROUPS, "usergroups:read", json=False)
+def usergroups_list(caller: Caller, args: Arguments) -> Json:
+    """The user groups; disabled ones and their users only if asked for."""
+    listed = []
+    for group in caller.workspace.groups.values():
+        if group.disabled and not args.flag("include_disabled"):
+            continue
+        described = group.described()
+        if args.flag("include_users"):
+            described["users"] = list(group.users)
+        if not args.flag("include_count"):
+            described.pop("user_count")
+        listed.append(described)
+    return {"usergroups": listed}
+
+
+@method("usergroups.users.list", "tier2", ("usergroup", "include_disabled"), "usergroups:read", json=False)
+def usergroups_users_list(caller: Caller, args: Arguments) -> Json:
+    """The ids of the users of a group."""
+    group = caller.workspace.groups.get(args.needed("usergroup"))
+    if group is None:
+        raise Refused("no_such_subteam")
+    if group.disabled and not args.flag("include_disabled"):
+        return {"users": []}
+    return {"users": list(group.users)}

@@ -1,0 +1,92 @@
+"""The fake's port: one HTTP server on a loopback address for the Web API, Socket Mode, response URLs and files."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from tests.fakes.slack.calls import Call
+from tests.fakes.slack.sockets import Sockets
+from tests.fakes.slack.web_api import WebApi
+from tests.fakes.slack.world import World
+
+
+class Server:
+    """Listens from `open` to `close`, on the same port again after a `close`."""
+
+    def __init__(self, world: World, api: WebApi, sockets: Sockets) -> None:
+        self._world, self._api, self._sockets = world, api, sockets
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def open(self) -> None:
+        """Listen."""
+        application = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._noting])
+        application.router.add_route("*", "/api/{method}", self._api.serve)
+        application.router.add_get("/link", self._sockets.serve)
+        application.router.add_post("/actions/{secret:.+}", self._respond)
+        application.router.add_post("/upload/v1/{secret}", self._upload)
+        application.router.add_get("/files-pri/{id}/{name}", self._download)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self._world.base = f"http://127.0.0.1:{self.port}"
+
+    async def close(self) -> None:
+        """Close the port and what is connected to it."""
+        self._api.close()
+        await self._sockets.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _noting(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception as error:
+            self._world.broken.append(error)
+            raise
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        return await self._world.response_urls.serve(self._world, request)
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        call = Call("upload", {"secret": request.match_info["secret"]}, "", self._world.clock.now())
+        self._world.calls.append(call)
+        waiting = self._world.uploads.get(request.match_info["secret"])
+        if waiting is None:
+            call.outcome = "http 404"
+            return web.Response(status=404)
+        stored, length = waiting
+        if request.content_type == "multipart/form-data":
+            parts = [part for part in (await request.post()).values() if isinstance(part, web.FileField)]
+            content = parts[0].file.read() if parts else b""
+        else:
+            content = await request.read()
+        if len(content) != length:
+            call.outcome = "http 400"
+            return web.Response(status=400, text="size mismatch")
+        stored.content, call.outcome = content, "ok"
+        return web.Response(text=f"OK - {length}")
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        team, _, file_id = request.match_info["id"].partition("-")
+        stored = self._world.workspaces[team].files.get(file_id) if team in self._world.workspaces else None
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        call = Call("download", {"file": file_id}, token, self._world.clock.now(), team=team, verb="GET")
+        self._world.calls.append(call)
+        if stored is None or not stored.complete:
+            call.outcome = "http 404"
+            return web.Response(status=404)
+        installation = self._world.installation_of(token)
+        if installation is None or installation.team.id != team or "files:read" not in installation.scopes:
+            # The real one sends whoever may not read a file to a page to sign in, with status 200.
+            call.outcome = "signed out"
+            return web.Response(text="<!DOCTYPE html><html>Sign in to Slack</html>", content_type="text/html")
+        call.outcome = "ok"
+        content_type = str(stored.described()["mimetype"])
+        return web.Response(body=stored.content, headers={"Content-Type": content_type})

@@ -1,0 +1,145 @@
+"""A small language for what JSON must look like; problems are worded and pointed at as Slack words and points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Shape = Callable[[Any, str, "Problems"], None]
+"""Looks at a value at a JSON pointer and notes what is wrong."""
+
+
+@dataclass
+class Problems:
+    """What was found wrong, in order; `surface` is where the blocks are for: 'message', 'modal' or 'home'."""
+
+    surface: str
+    found: list[str] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    markdown: int = 0
+
+    def note(self, what: str, at: str) -> None:
+        """One more."""
+        self.found.append(f"{what} [json-pointer:{at}]")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an object: its shape, and whether it must be there."""
+
+    shape: Shape
+    needed: bool = True
+
+
+def maybe(shape: Shape) -> Field:
+    """A field that may be missing."""
+    return Field(shape, needed=False)
+
+
+def string(most: int, least: int = 1) -> Shape:
+    """A string with at least and at most so many characters."""
+
+    def check(value: Any, at: str, problems: Problems) -> None:
+        if not isinstance(value, str):
+            problems.note("must provide a string", at)
+        elif len(value) > most:
+            problems.note(f"must be less than {most + 1} characters", at)
+        elif len(value) < least:
+            problems.note(f"must be more than {least - 1} characters", at)
+
+    return check
+
+
+def flag(value: Any, at: str, problems: Problems) -> None:
+    """A boolean."""
+    if not isinstance(value, bool):
+        problems.note("must provide a boolean", at)
+
+
+def whole(value: Any, at: str, problems: Problems) -> None:
+    """A whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        problems.note("must provide an integer", at)
+
+
+def anything(value: Any, at: str, problems: Problems) -> None:
+    """Whatever it is."""
+
+
+def one_of(*values: str) -> Shape:
+    """One of these strings."""
+
+    def check(value: Any, at: str, problems: Problems) -> None:
+        if value not in values:
+            problems.note(f"must be one of {', '.join(values)}", at)
+
+    return check
+
+
+def url(most: int = 3000) -> Shape:
+    """An http address."""
+
+    def check(value: Any, at: str, problems: Problems) -> None:
+        string(most)(value, at, problems)
+        if isinstance(value, str) and not value.startswith(("http://", "https://", "mailto:", "slack://")):
+            problems.note("must be a valid URL", at)
+
+    return check
+
+
+def rows(shape: Shape, most: int, least: int = 1) -> Shape:
+    """A list of at least and at most so many."""
+
+    def check(value: Any, at: str, problems: Problems) -> None:
+        if not isinstance(value, list):
+            problems.note("must provide an array", at)
+            return
+        if len(value) > most:
+            problems.note(f"no more than {most} items allowed", at)
+        if len(value) < least:
+            problems.note(f"must contain at least {least} item{'s' if least > 1 else ''}", at)
+        for index, item in enumerate(value):
+            shape(item, f"{at}/{index}", problems)
+
+    return check
+
+
+def record(fields: Mapping[str, Field | Shape], *, one_needed: Iterable[str] = ()) -> Shape:
+    """An object with these fields and no other; `type` is always allowed. Of `one_needed` at least one is there."""
+    known = {name: shape if isinstance(shape, Field) else Field(shape) for name, shape in fields.items()}
+    alternatives = tuple(one_needed)
+
+    def check(value: Any, at: str, problems: Problems) -> None:
+        if not isinstance(value, dict):
+            problems.note("must provide an object", at)
+            return
+        for name in value.keys() - known.keys() - {"type"}:
+            problems.note(f"invalid additional property: {name}", at)
+        for name, wanted in known.items():
+            if value.get(name) is not None:
+                wanted.shape(value[name], f"{at}/{name}", problems)
+            elif wanted.needed:
+                problems.note(f"missing required field: {name}", at)
+        if alternatives and not any(value.get(name) for name in alternatives):
+            problems.note(f"missing required field: {alternatives[0]}", at)
+
+    return check
+
+
+def by_type(shapes: Mapping[str, Shape], what: str) -> Shape:
+    """An object whose `type` decides its shape."""
+
+    def check(value: Any, at: str, problems: Problems) -> None:
+        if not isinstance(value, dict):
+            problems.note("must provide an object", at)
+            return
+        kind = value.get("type")
+        if kind is None:
+            problems.note("missing required field: type", at)
+        elif kind not in shapes:
+            problems.note(f"unsupported {what} type: {kind}", f"{at}/type")
+        else:
+            shapes[kind](value, at, problems)
+
+    return check

@@ -1,0 +1,316 @@
+"""The fake Slack as a test drives it. The package's docstring shows how."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from tests.fakes.slack import events
+from tests.fakes.slack.apps import App
+from tests.fakes.slack.calls import CallLog
+from tests.fakes.slack.clock import Clock
+from tests.fakes.slack.deliveries import Delivery, Post
+from tests.fakes.slack.envelopes import Envelopes
+from tests.fakes.slack.faults import Fault
+from tests.fakes.slack.limits import Limits
+from tests.fakes.slack.manifest import Manifest, shipped
+from tests.fakes.slack.messages import Json, Message
+from tests.fakes.slack.modals import Modals, View
+from tests.fakes.slack.pace import Pace
+from tests.fakes.slack.people import Team, User
+from tests.fakes.slack.places import Channel
+from tests.fakes.slack.population import Population
+from tests.fakes.slack.reach import called, fetched
+from tests.fakes.slack.responses import ResponseUrls
+from tests.fakes.slack.server import Server
+from tests.fakes.slack.signed_posts import SignedPosts
+from tests.fakes.slack.sockets import Sockets
+from tests.fakes.slack.speaking import Speaking
+from tests.fakes.slack.touching import Touching, Values
+from tests.fakes.slack.web_api import WebApi
+from tests.fakes.slack.workspace import Sight
+from tests.fakes.slack.world import World
+
+
+class FakeSlack(Population):
+    """`async with FakeSlack() as slack`: one app, installed in one workspace until `install` adds another."""
+
+    def __init__(self, team: Team | None = None, manifest: Manifest | None = None) -> None:
+        clock, app, limits = Clock(), App(manifest or shipped()), Limits()
+        world = World(clock, app, Modals(clock, limits), ResponseUrls(clock), Pace(clock), limits)
+        super().__init__(world, team or Team())
+        self.sockets = Sockets(self.app.id, lambda: self.limits.connections)
+        self.posts: SignedPosts | None = None
+        self.post = Post(self.clock, self.sockets)
+        self._api = WebApi(self.world)
+        self._server = Server(self.world, self._api, self.sockets)
+        envelopes = Envelopes(self.world, self.post)
+        self.world.emit = envelopes.event
+        self.world.socket_url = lambda: f"ws://127.0.0.1:{self._server.port}/link?ticket={self.sockets.ticket()}"
+        self._speaking, self._touching = Speaking(self.world), Touching(self.world, envelopes)
+
+    async def __aenter__(self) -> FakeSlack:
+        await self._server.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.post.close()
+        if self.posts is not None:
+            await self.posts.close()
+        await self._server.close()
+        if error is None and self.world.broken:
+            raise self.world.broken[0]
+
+    @property
+    def url(self) -> str:
+        """What SLACK_API_URL is set to; ends with /api/."""
+        return f"{self.world.base}/api/"
+
+    @property
+    def calls(self) -> CallLog:
+        """Every call of the Web API, of response URLs ('response_url') and of file addresses ('upload', 'download')."""
+        return self.world.calls
+
+    @property
+    def sent(self) -> list[Delivery]:
+        """Everything that was ever on its way to the app."""
+        return self.post.sent
+
+    @property
+    def pace(self) -> Pace:
+        """The rate limits."""
+        return self.world.pace
+
+    @property
+    def limits(self) -> Limits:
+        """Lifetimes and sizes a test may make smaller."""
+        return self.world.limits
+
+    @property
+    def absent(self) -> set[str]:
+        """Methods that this workspace answers with unknown_method."""
+        return self.world.absent
+
+    # What people do; these return at once, the events are then on their way
+
+    def say(
+        self,
+        user: User,
+        channel: Channel,
+        text: str,
+        *,
+        thread_ts: str | None = None,
+        files: Iterable[tuple[str, bytes]] = (),
+        broadcast: bool = False,
+        subtype: str | None = None,
+        client_msg_id: str = "",
+    ) -> Message:
+        """Post a message; `files` are names with bytes. `slack.bot.mention` in the text mentions the app."""
+        return self._speaking.say(
+            user,
+            channel,
+            text,
+            thread_ts=thread_ts,
+            files=files,
+            broadcast=broadcast,
+            subtype=subtype,
+            client_msg_id=client_msg_id,
+        )
+
+    def edit(self, message: Message, text: str) -> None:
+        """Edit a message as its author."""
+        self._speaking.edit(message, text)
+
+    def delete(self, message: Message) -> None:
+        """Delete a message as its author."""
+        self._speaking.delete(message)
+
+    def unfurl(self, message: Message, title: str) -> None:
+        """Slack adds the preview of a link to a message: message_changed without an edit."""
+        self._speaking.unfurl(message, {"title": title, "fallback": title, "id": len(message.attachments) + 1})
+
+    def join(self, user: User, channel: Channel) -> Message:
+        """Come into a channel."""
+        return self._speaking.join(user, channel)
+
+    def react(self, user: User, message: Message, emoji: str) -> None:
+        """Put an emoji on a message."""
+        self._speaking.react(user, message, emoji)
+
+    def open_home(self, user: User, tab: str = "home") -> None:
+        """Open the app's Home tab, or with 'messages' its direct message."""
+        workspace = self.world.workspaces[user.team.id]
+        event: Json = {
+            "type": "app_home_opened",
+            "user": user.id,
+            "channel": self.dm(user).id,
+            "tab": tab,
+            "event_ts": workspace.new_ts(),
+        }
+        home = workspace.homes.get(user.id)
+        if tab == "home" and home is not None:
+            event["view"] = home.described()
+        events.tell(self.world, workspace, "app_home_opened", event)
+
+    def stop(self, user: User, channel: Channel, thread_ts: str) -> None:
+        """Press Slack's own Stop button of a session. Slack ends the streams in the thread itself.
+
+        Raises:
+            LookupError: no session is processing there, or the app did not subscribe to the event.
+        """
+        workspace = self.world.workspaces[channel.team.id]
+        state = workspace.sessions.get((channel.id, thread_ts), {}).get("status")
+        if state != "processing" or "agent_session_stopped" not in self.app.events:
+            raise LookupError("there is no Stop button")
+        stopped = [m for m in workspace.thread(channel.id, thread_ts) if m.stream is not None and m.stream.open]
+        for message in stopped:
+            assert message.stream is not None
+            message.stream.open = False
+        event: Json = {
+            "type": "agent_session_stopped",
+            "channel": channel.id,
+            "user": user.id,
+            "thread_ts": thread_ts,
+            "streaming_message_ts": [m.ts for m in stopped],
+            "event_ts": workspace.new_ts(),
+        }
+        events.tell(self.world, workspace, "agent_session_stopped", event)
+
+    def tell(self, subscription: str, event: Json) -> None:
+        """Send any other event as it is."""
+        events.tell(self.world, self.workspace, subscription, event)
+
+    # What people do; these wait for the app's acknowledgement, at most three seconds
+
+    async def press(
+        self, user: User, on: Message | View, name: str, *, as_of: Json | None = None, hidden: bool = False
+    ) -> Delivery:
+        """Press a button by its action id, text or value.
+
+        `as_of`: an entry of `message.past`, for somebody whose screen is old. `hidden`: also one hidden from them.
+
+        Raises:
+            LookupError: they see no such button.
+        """
+        assert isinstance(on, View) or on.ephemeral_to in {"", user.id}, f"{user.name} does not see this message"
+        return await self._touching.press(user, on, name, as_of=as_of, hidden=hidden)
+
+    async def choose(self, user: User, on: Message | View, name: str, *values: str) -> Delivery:
+        """Choose from a select, an overflow menu, checkboxes or radio buttons, by value or text of the options."""
+        return await self._touching.press(user, on, name, values)
+
+    async def suggest(self, user: User, on: Message | View, name: str, typed: str) -> list[Json]:
+        """Type into an external select; returns the options the app offers."""
+        return await self._touching.suggest(user, on, name, typed)
+
+    async def submit(self, user: User, values: Values | None = None, view: View | None = None) -> Delivery:
+        """Fill in and submit the modal that is on top; inputs are named by action id, block id or label."""
+        return await self._touching.submit(user, view or self.modal(user), values or {})
+
+    async def close_modal(self, user: User) -> Delivery | None:
+        """Close the modal that is on top."""
+        return await self._touching.close(user, self.modal(user))
+
+    async def command(self, user: User, command: str, text: str, channel: Channel) -> Delivery:
+        """Type a slash command."""
+        return await self._touching.command(user, command, text, channel)
+
+    async def shortcut(self, user: User, callback_id: str, message: Message | None = None) -> Delivery:
+        """Use a shortcut: on a message, or a global one."""
+        return await self._touching.shortcut(user, callback_id, message)
+
+    # What can be seen
+
+    def what_user_sees(self, user: User, channel: Channel, thread_ts: str | None = None) -> list[Sight]:
+        """The messages this person sees now, ephemeral ones of theirs included."""
+        return self.world.workspaces[channel.team.id].sights(user.id, channel.id, thread_ts)
+
+    def reload(self, user: User) -> None:
+        """Start somebody's client again: what was ephemeral is gone."""
+        self.world.workspaces[user.team.id].reload(user.id)
+
+    def modal(self, user: User) -> View:
+        """The modal on top.
+
+        Raises:
+            LookupError: they have none open.
+        """
+        stack = self.world.modals.stacks.get(user.id)
+        if not stack:
+            raise LookupError(f"{user.name} has no modal open")
+        return stack[-1]
+
+    def modals(self, user: User) -> list[View]:
+        """The stack of modals somebody has open."""
+        return list(self.world.modals.stacks.get(user.id, []))
+
+    def home(self, user: User) -> View | None:
+        """Somebody's Home tab as it was last published."""
+        return self.world.workspaces[user.team.id].homes.get(user.id)
+
+    def status(self, channel: Channel, thread_ts: str) -> str:
+        """The status shown below a thread, '' if there is none (any more)."""
+        shown = self.world.workspaces[channel.team.id].statuses.get((channel.id, thread_ts))
+        if shown is None or self.clock.now() > shown["at"] + self.limits.status_lifetime:
+            return ""
+        return str(shown["status"])
+
+    def trigger(self, user: User, from_view: str = "") -> str:
+        """A fresh trigger_id, as if this person had just done something, in a modal with `from_view`."""
+        return self.world.modals.trigger(user.id, user.team.id, from_view)
+
+    def posted(self, channel: Channel, thread_ts: str | None = None) -> list[Message]:
+        """The app's own messages in a channel or thread, ephemeral ones included, in order."""
+        workspace = self.world.workspaces[channel.team.id]
+        bot = self.app.installations[channel.team.id].bot.id
+        kept = [m for m in workspace.messages.get(channel.id, {}).values() if m.user == bot and not m.deleted]
+        return sorted((m for m in kept if thread_ts is None or m.root == thread_ts), key=lambda m: m.ts)
+
+    def called(self, message: Message) -> set[str]:
+        """Whom a message calls: ids of users and groups, 'channel', 'here', 'everyone'."""
+        return called(message)
+
+    def fetched(self, message: Message) -> set[str]:
+        """Which addresses a message makes Slack fetch for a preview."""
+        return fetched(message)
+
+    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+        """Wait until something is so.
+
+        Raises:
+            TimeoutError: it was not within these seconds of real time.
+        """
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    # Trouble and transport
+
+    def fail(self, method: str, fault: Fault, times: int = 1) -> None:
+        """Let the next calls of a method meet a fault."""
+        self.world.faults.plan(method, fault, times)
+
+    async def go_down(self) -> None:
+        """Close the port and every connection; `come_back` opens the same port again. Posts to apps go on."""
+        await self._server.close()
+
+    async def come_back(self) -> None:
+        """Open the port again after `go_down`."""
+        await self._server.open()
+
+    def sockets_url(self) -> str:
+        """A fresh address for one Socket Mode connection, as apps.connections.open gives it."""
+        return self.world.socket_url()
+
+    def deliver_by_http(self, url: str) -> SignedPosts:
+        """From now on send events, commands and interactions to this URL, not to sockets."""
+        self.posts = SignedPosts(url, self.app.signing_secret)
+        self.post.transport = self.posts
+        return self.posts
+
+    def deliver_by_socket(self) -> None:
+        """From now on send them to sockets again."""
+        self.post.transport = self.sockets

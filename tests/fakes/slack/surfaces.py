@@ -1,0 +1,144 @@
+"""What a person can touch in a message or a view: finding it, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.fakes.slack.messages import Json
+
+State = dict[str, dict[str, Json]]
+"""Values by block_id and action_id, as Slack sends them in `state.values`."""
+MULTIPLE = {
+    "checkboxes": "selected_options",
+    "multi_static_select": "selected_options",
+    "multi_external_select": "selected_options",
+    "multi_users_select": "selected_users",
+    "multi_conversations_select": "selected_conversations",
+    "multi_channels_select": "selected_channels",
+}
+SINGLE = {
+    "static_select": "selected_option",
+    "external_select": "selected_option",
+    "radio_buttons": "selected_option",
+    "overflow": "selected_option",
+    "users_select": "selected_user",
+    "conversations_select": "selected_conversation",
+    "channels_select": "selected_channel",
+    "datepicker": "selected_date",
+    "timepicker": "selected_time",
+    "datetimepicker": "selected_date_time",
+}
+TYPED = ("plain_text_input", "email_text_input", "url_text_input", "number_input")
+STATEFUL = (*MULTIPLE, *(kind for kind in SINGLE if kind != "overflow"), *TYPED)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something to press, choose from or type into, and the block it is in."""
+
+    block: Json
+    element: Json
+
+    @property
+    def names(self) -> set[str]:
+        """What a test may call it by: its action id, its text, its value, and the label or id of its input block."""
+        element = self.element
+        names = {element.get("action_id"), element.get("value"), (element.get("text") or {}).get("text")}
+        if self.block["type"] == "input":
+            names |= {self.block["label"]["text"], self.block.get("block_id")}
+        for side in ("positive_button", "negative_button"):
+            if side in element:
+                names |= {element[side]["value"], element[side]["text"]["text"]}
+        return {name for name in names if name}
+
+
+def controls(blocks: list[Json]) -> Iterator[Control]:
+    """Everything that can be touched, in order."""
+    for block in blocks:
+        inner = [*block.get("elements", []), *block.get("actions", []), block.get("accessory"), block.get("element")]
+        for element in inner:
+            if isinstance(element, dict) and element.get("action_id"):
+                yield Control(block, element)
+        yield from controls(
+            [
+                b
+                for b in [*block.get("child_blocks", []), *block.get("elements", [])]
+                if "type" in b and b["type"] in {"card", "section", "actions", "context_actions"}
+            ]
+        )
+
+
+def find(blocks: list[Json], name: str, user: str | None) -> Control:
+    """The control a person sees that is called so; None sees those too that are hidden from some.
+
+    Raises:
+        LookupError: there is none, or it is hidden from them; the message lists those there are.
+    """
+    seen = [c for c in controls(blocks) if user is None or user in c.element.get("visible_to_user_ids", [user])]
+    for control in seen:
+        if name in control.names:
+            return control
+    listed = sorted({n for control in seen for n in control.names})
+    raise LookupError(f"nothing called {name!r} here; there is {listed}")
+
+
+def beginning(blocks: list[Json]) -> State:
+    """The state of a surface nobody has touched."""
+    state: State = {}
+    for control in controls(blocks):
+        element, kind = control.element, control.element["type"]
+        if kind in STATEFUL:
+            given = _initial(element)
+            state.setdefault(control.block["block_id"], {})[element["action_id"]] = {"type": kind} | given
+    return state
+
+
+def chosen(element: Json, *values: str) -> Json:
+    """What an element holds after these were chosen or typed; options are named by text or value.
+
+    Raises:
+        LookupError: there is no such option.
+    """
+    kind = element["type"]
+    if kind in TYPED:
+        return {"type": kind, "value": values[0] if values and values[0] else None}
+    if kind in MULTIPLE:
+        key = MULTIPLE[kind]
+        return {
+            "type": kind,
+            key: [_option(element, value) if key == "selected_options" else value for value in values],
+        }
+    key = SINGLE[kind]
+    if not values:
+        return {"type": kind, key: None}
+    if key == "selected_date_time":
+        return {"type": kind, key: int(values[0])}
+    return {"type": kind, key: _option(element, values[0]) if key == "selected_option" else values[0]}
+
+
+def empty(held: Json) -> bool:
+    """Does an input hold nothing?"""
+    return not any(value for key, value in held.items() if key != "type")
+
+
+def _option(element: Json, name: str) -> Json:
+    if element["type"] in {"external_select", "multi_external_select"}:
+        return {"text": {"type": "plain_text", "text": name, "emoji": True}, "value": name}
+    groups = [group["options"] for group in element.get("option_groups", [])]
+    options: list[Json] = [*element.get("options", []), *(option for group in groups for option in group)]
+    for option in options:
+        if name in {option["value"], option["text"]["text"]}:
+            return option
+    raise LookupError(f"no option {name!r}; there is {[option['value'] for option in options]}")
+
+
+def _initial(element: Json) -> Json:
+    kind = element["type"]
+    if kind in TYPED:
+        return {"value": element.get("initial_value")}
+    if kind in MULTIPLE:
+        key = MULTIPLE[kind]
+        return {key: element.get(key.replace("selected", "initial"), [])}
+    key = SINGLE[kind]
+    return {key: element.get(key.replace("selected", "initial"))}

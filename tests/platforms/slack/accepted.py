@@ -1,0 +1,70 @@
+"""Whether Slack takes what was drawn, as far as its SDK and the fake workspace know, and whether it is safe to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from slack_sdk.models.blocks import Block as SdkBlock
+from slack_sdk.models.views import View as SdkView
+
+from bot.platforms.slack.sizes import MESSAGE_WEIGHT, UPDATED_TEXT
+from bot.platforms.slack.slots import Block
+from bot.platforms.slack.spoken import spoken
+from bot.rendering.links import safe_target
+from bot.rendering.markdown_parts import weight
+from tests.fakes.slack.blocks import check_blocks
+from tests.fakes.slack.view_shapes import checked_view
+
+
+def check_message(blocks: Sequence[Block], text: str, people: frozenset[str] = frozenset()) -> None:
+    """A message that Slack takes, that mentions none but `people`, and that nobody can do harm with."""
+    check_blocks(list(blocks), "message")
+    for block in SdkBlock.parse_all(list(blocks)):
+        block.to_dict()
+    assert blocks
+    assert 0 < len(text) <= UPDATED_TEXT
+    assert "<" not in text and ">" not in text  # noqa: PT018
+    assert weight(spoken(blocks)) <= MESSAGE_WEIGHT + 2_000
+    assert sum(block["type"] == "table" for block in blocks) <= 1
+    check_harmless(blocks, people)
+
+
+def check_view(view: dict[str, Any], people: frozenset[str] = frozenset()) -> None:
+    """A window or a Home tab that Slack takes."""
+    checked_view(view, view["type"])
+    SdkView(**view).to_dict()
+    check_harmless(view["blocks"], people)
+
+
+def check_harmless(blocks: Any, people: frozenset[str] = frozenset()) -> None:
+    """Nothing is fetched, nobody is mentioned but `people`, and links lead to the web or to a mailbox."""
+    for part in parts(blocks):
+        match part.get("type"):
+            case "user":
+                assert part["user_id"] in people
+            case "broadcast" | "channel" | "usergroup" | "team" | "image" | "video" | "markdown" | "mrkdwn":
+                raise AssertionError(part)
+            case "link":
+                assert safe_target(part["url"])
+
+
+def parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from parts(inner)
+
+
+def labels(blocks: Any) -> list[str]:
+    """What the buttons say."""
+    return [part["text"]["text"] for part in parts(list(blocks)) if part.get("type") == "button"]
+
+
+def pressed(blocks: Any, label: str) -> tuple[str, str]:
+    """The `action_id` and the `value` that Slack sends when this button is pressed."""
+    (found,) = [part for part in parts(list(blocks)) if part.get("type") == "button" and part["text"]["text"] == label]
+    return found["action_id"], found["value"]

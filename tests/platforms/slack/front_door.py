@@ -1,0 +1,111 @@
+"""A front door and commands that play a script: what Slack's side asks is recorded, the answers are the test's."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+
+from bot.domain.approvals import Decision, Settled, Settlement
+from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.turns import Question, Receipt, Turn, TurnStatus
+from bot.domain.views import TurnView
+from bot.errors import CountersignError
+
+
+class ScriptedDoor:
+    """A front door; `troubles` are raised by `receive` in order, `settlements` answered by `decide`."""
+
+    def __init__(self) -> None:
+        self.received: list[InboundMessage] = []
+        self.decisions: list[tuple[Decision, Member]] = []
+        self.stopped: list[tuple[str, Author]] = []
+        self.repeated: list[tuple[str, str, int, Author]] = []
+        self.troubles: list[CountersignError] = []
+        self.settlements: list[Settlement] = []
+        self.stops = True
+        self.views: list[TurnView] = []
+        self.opened = asyncio.Event()
+        self.opened.set()
+        self.arrived = 0
+        self._keys: dict[str, str] = {}
+
+    async def receive(self, message: InboundMessage) -> Receipt:
+        self.arrived += 1
+        await self.opened.wait()
+        if self.troubles:
+            raise self.troubles.pop(0)
+        for key in message.keys:
+            if key in self._keys:
+                return Receipt(self._keys[key], redelivery=True)
+        self.received.append(message)
+        turn_id = f"t{len(self.received)}"
+        self._keys |= dict.fromkeys(message.keys, turn_id)
+        turn = Turn(
+            turn_id,
+            message.conversation,
+            len(self.received),
+            message.author,
+            Question(message.text),
+            TurnStatus.DONE,
+            0.0,
+        )
+        self.views.append(TurnView(turn, (), 1))
+        return Receipt(turn_id)
+
+    async def decide(self, decision: Decision, member: Member) -> Settlement:
+        self.decisions.append((decision, member))
+        return self.settlements.pop(0) if self.settlements else Settled(decision.verdict)
+
+    async def stop(self, turn_id: str, by: Author) -> bool:
+        self.stopped.append((turn_id, by))
+        return self.stops
+
+    async def again(self, turn_id: str, n: int, by: Author) -> Receipt:
+        return self._repeat("again", turn_id, n, by)
+
+    async def check(self, turn_id: str, n: int, by: Author) -> Receipt:
+        return self._repeat("check", turn_id, n, by)
+
+    async def view(self, turn_id: str) -> TurnView:
+        return next(view for view in self.views if view.turn.id == turn_id)
+
+    async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
+        return [view for view in self.views if view.turn.conversation == conversation][-limit:]
+
+    def knows(self, view: TurnView, conversation: ConversationKey) -> TurnView:
+        """Put a turn on disk, in that conversation."""
+        placed = dataclasses.replace(view, turn=dataclasses.replace(view.turn, conversation=conversation))
+        self.views.append(placed)
+        return placed
+
+    def _repeat(self, kind: str, turn_id: str, n: int, by: Author) -> Receipt:
+        before = any(each[:3] == (kind, turn_id, n) for each in self.repeated)
+        self.repeated.append((kind, turn_id, n, by))
+        return Receipt(turn_id, redelivery=before)
+
+
+class ScriptedCommands:
+    """Commands that answer what they are told, in order: each request takes the next list of answers."""
+
+    def __init__(self, *answers: Sequence[Reply | Form]) -> None:
+        self.answers = list(answers)
+        self.requests: list[Invocation | Submission] = []
+        self.going_on = asyncio.Event()
+        self.going_on.set()
+        """What comes after the first answer waits for this."""
+        self.begun = asyncio.Event()
+        self.begun.set()
+
+    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        self.requests.append(request)
+        await self.begun.wait()
+        for number, answer in enumerate(self.answers.pop(0) if self.answers else []):
+            if number:
+                await self.going_on.wait()
+            yield answer
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        known = ("profile list", "profile show", "conversations list", "mcp list")
+        return [line for line in known if line.startswith(text)]

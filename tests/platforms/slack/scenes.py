@@ -1,0 +1,157 @@
+"""Turns, replies and tabs as people meet them: for golden tests and for the pictures in the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bot.domain.approvals import Approval
+from bot.domain.commands import Action, Field, FieldKind, Form, Page, Reply, Table, Tone
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
+from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
+from bot.domain.views import Blocker, TurnView
+
+NOW = 1_800_000_000.0
+PRIYA = Author("slack", "U0PRIYA", "Priya")
+THREAD = ConversationKey("slack", "T1", "C1", "1.1")
+DEPLOYS = ToolRef("github", "list_deploys", read_only=True, destructive=False)
+LOGS = ToolRef("grafana", "search_logs", read_only=True, destructive=False)
+CREATE = ToolRef("jira", "create_issue", destructive=False)
+DELETE = ToolRef("jira", "delete_issue", destructive=True)
+ISSUE: Mapping[str, Any] = {
+    "project": "OPS",
+    "summary": "Checkout 502s after the 14:05 deploy",
+    "priority": "High",
+    "api_key": "hunter2",
+    "description": "Since the deploy at 14:05 one request in thirty to the checkout fails with 502. " * 5,
+}
+ANSWER = """\
+Checkout's 502s began at **14:05**, two minutes after deploy `a81f3c2`.
+
+- 97 % come from the payments pool
+  - connections went from 200 to 20
+- The deploy changed `POOL_SIZE`
+
+| pool | before | after |
+|------|-------:|------:|
+| payments | 200 | 20 |
+| sessions | 50 | 50 |
+
+```yaml
+POOL_SIZE: 200
+```
+
+> Restore it, or roll back.
+
+See [the deploy](https://deploys.example/a81f3c2)."""
+
+
+def a_call(n: int, tool: ToolRef, status: StepStatus, result: str = "", **changes: Any) -> ToolStep:
+    call = ToolCall(f"call-{n}", f"{tool.server}__{tool.name}", changes.pop("arguments", {}))
+    given = ToolResult(call.id, (TextPart(result),)) if result else None
+    return replace(ToolStep(n, call, tool, status, result=given), **changes)
+
+
+def an_approval(number: int = 1, **changes: Any) -> Approval:
+    made = Approval(f"{number}a7f3c2e9b", 1, "f1", PRIYA, 1800.0, NOW + 1800)
+    return replace(made, **changes)
+
+
+def a_filing(status: StepStatus, result: str = "", n: int = 3, **changes: Any) -> ToolStep:
+    """`jira.create_issue`, which needs a signature; `changes` are the approval's."""
+    return a_call(n, CREATE, status, result, arguments=ISSUE, approval=an_approval(n, **changes))
+
+
+def a_view(*steps: Step, status: TurnStatus = TurnStatus.RUNNING, failure: str = "", **changes: Any) -> TurnView:
+    question = changes.pop("question", Question("why did checkout 502 after the deploy?"))
+    turn = Turn("7f3a99c0d1", THREAD, 1, PRIYA, question, status, NOW - 60, failure)
+    return replace(TurnView(turn, steps, 1), **changes)
+
+
+def a_reply(n: int, text: str, *notes: str) -> ModelStep:
+    return ModelStep(n, assistant(text), notes=notes)
+
+
+READ = (
+    a_call(1, DEPLOYS, StepStatus.DONE, "2 deploys since 13:30"),
+    a_call(2, LOGS, StepStatus.DONE, "412 lines\nmore"),
+)
+
+WRITING = a_view(
+    a_reply(0, "I look at the deploys and the logs."),
+    READ[0],
+    a_call(2, LOGS, StepStatus.STARTED),
+    running=frozenset({2}),
+    progress={2: "checkout, last 60 min"},
+)
+LOOKING = a_reply(0, "I look at the deploys and the logs.")
+ANSWERED = a_view(LOOKING, *READ, a_reply(4, ANSWER), status=TurnStatus.DONE)
+OFFERING = a_reply(0, "Shall I file it? Priya asked for it.")
+ASKED = a_view(OFFERING, a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING)
+ASKED_THREE = a_view(
+    a_reply(0, "I file the issue, link it, and tidy up."),
+    a_filing(StepStatus.AWAITING),
+    a_call(4, CREATE, StepStatus.AWAITING, arguments={"project": "INC"}, approval=an_approval(4)),
+    a_call(5, DELETE, StepStatus.AWAITING, arguments={"issue": "OPS-17"}, approval=an_approval(5)),
+    status=TurnStatus.WAITING,
+)
+SAM: Mapping[str, Any] = {"decided_by": "Sam", "decided_at": NOW + 60}
+SETTLED: Mapping[str, TurnView] = {
+    "approved": a_view(a_filing(StepStatus.STARTED, **SAM), running=frozenset({3})),
+    "done": a_view(a_filing(StepStatus.DONE, "Created OPS-512", **SAM), status=TurnStatus.DONE),
+    "failed": a_view(a_filing(StepStatus.FAILED, "403: missing scope write:issue", **SAM), status=TurnStatus.DONE),
+    "unknown": a_view(a_filing(StepStatus.UNKNOWN, "The connection was lost.", **SAM), status=TurnStatus.DONE),
+    "denied": a_view(a_filing(StepStatus.DENIED, reason="Use the INC project.", **SAM)),
+    "expired": a_view(a_filing(StepStatus.EXPIRED)),
+    "cancelled": a_view(a_filing(StepStatus.CANCELLED), status=TurnStatus.CANCELLED, failure="Priya"),
+}
+QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=Blocker("earlier", awaits_signature=True))
+FAILED = a_view(a_reply(0, "I look."), status=TurnStatus.FAILED, failure="The model provider is down. Nothing was run.")
+
+LISTING = Reply(
+    "**MCP servers** · 4 · 1 needs you",
+    Table(
+        ("", "name", "transport", "tools", "policy"),
+        (
+            ("🟢", "github", "HTTP", "31", "ask for writes"),
+            ("🟢", "grafana", "HTTP", "12", "reads allowed"),
+            ("🟡", "jira", "HTTP", "8", "off until reviewed"),
+            ("⚪", "files", "stdio", "8", "off"),
+        ),
+    ),
+    actions=(Action("Add server", ("mcp", "add"), Tone.PRIMARY), Action("Review jira", ("mcp", "review", "jira"))),
+    page=Page(1, 3, ("mcp", "list")),
+)
+SHOWN = Reply(
+    "**jira** is connected.",
+    details=(("address", "https://mcp.jira.example/"), ("tools", "8 (3 write)"), ("policy", "ask")),
+    actions=(Action("Remove jira", ("mcp", "remove", "jira"), Tone.DANGER, confirm="jira"),),
+)
+ADDING = Form(
+    "mcp add:1",
+    "Add server · 1 of 2",
+    (
+        Field("title", "Name", hint="what people call it", required=True, value="GitHub", longest=60),
+        Field("transport", "Transport", FieldKind.CHOICE, required=True, choices=("http", "stdio"), value="http"),
+        Field("where", "Server address", hint="https://example.com/mcp", required=True, error="Use https."),
+        Field("headers", "Other headers", FieldKind.LINES, "Name=env:OTHER, one a line"),
+        Field("trusted", "Trusted", FieldKind.SWITCH, value="no"),
+    ),
+    submit="Continue",
+    intro="Nothing is connected to before you have seen what it offers.",
+    carried={"policy": "ask"},
+)
+
+
+def a_server(name: str, status: ServerStatus, tools: int) -> ServerState:
+    return ServerState(ServerConfig(name, HttpTransport(f"https://{name}.example/mcp")), status, tool_count=tools)
+
+
+SERVERS = (
+    a_server("github", ServerStatus.CONNECTED, 31),
+    a_server("grafana", ServerStatus.IDLE, 12),
+    a_server("jira", ServerStatus.FAILED, 0),
+)

@@ -1,0 +1,192 @@
+"""Approval cards in a thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.conversations import Author
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.slack.presses import Approve, AskWhyNot, CardRef, ViewAll, read
+from bot.platforms.slack.slots import Slot
+from bot.platforms.slack.turns import turn_slots
+from bot.rendering.offers import RunAgain
+from bot.rendering.secrets import MASK
+from tests.platforms.slack import scenes
+from tests.platforms.slack.accepted import check_message, labels, parts, pressed
+from tests.platforms.slack.outline import outline
+from tests.platforms.slack.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
+
+PEOPLE = frozenset({scenes.PRIYA.id})
+TITLE = "Create issue “Checkout 502s after the 14:05 deploy” (jira)"
+
+
+def cards(view: TurnView) -> list[Slot]:
+    found = [slot for slot in turn_slots(view, NOW) if slot.name.startswith("card-")]
+    for slot in found:
+        check_message(slot.blocks, slot.text, PEOPLE)
+    return found
+
+
+def card(view: TurnView) -> Slot:
+    (found,) = cards(view)
+    return found
+
+
+def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> None:
+    assert (
+        outline(card(scenes.ASKED).blocks)
+        == f"""\
+*{TITLE}?*
+*Server *jira   *Tool *create_issue   *Risk *🟠 Writes data
+    project:     OPS
+    summary:     Checkout 502s after the 14:05 deploy
+    priority:    High
+    api_key:     {MASK}
+    description: {str(ISSUE["description"])[:200].rstrip()}… (400 characters)
+_Reason given by the model: “Shall I file it? Priya asked for it.”
+_Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
+[Approve: Create issue](primary) [Deny…] [View all]"""
+    )
+
+
+def test_its_buttons_name_the_approval_and_its_revision() -> None:
+    blocks = card(scenes.ASKED).blocks
+    ref = CardRef("3a7f3c2e9b", 1)
+    assert read(*pressed(blocks, "Approve: Create issue")) == Approve((ref,))
+    assert read(*pressed(blocks, "Deny…")) == AskWhyNot(ref)
+    assert read(*pressed(blocks, "View all")) == ViewAll(ref)
+
+
+def test_the_end_is_a_time_on_the_readers_own_clock() -> None:
+    (date,) = [part for part in parts(list(card(scenes.ASKED).blocks)) if part.get("type") == "date"]
+    assert date["timestamp"] == NOW + 1800
+
+
+def test_a_card_that_is_not_out_yet_begins_to_run_off_now() -> None:
+    view = a_view(a_filing(StepStatus.AWAITING, expires_at=None), status=TurnStatus.WAITING)
+    (date,) = [part for part in parts(list(card(view).blocks)) if part.get("type") == "date"]
+    assert date["timestamp"] == NOW + 1800
+
+
+def test_a_card_may_never_expire() -> None:
+    view = a_view(a_filing(StepStatus.AWAITING, expires_in=None, expires_at=None), status=TurnStatus.WAITING)
+    assert "does not expire" in outline(card(view).blocks)
+
+
+def test_what_may_destroy_something_is_asked_twice() -> None:
+    step = a_call(3, scenes.DELETE, StepStatus.AWAITING, arguments={"issue": "OPS-17"}, approval=an_approval())
+    assert "[Approve: Delete issue](danger)?" in outline(card(a_view(step, status=TurnStatus.WAITING)).blocks)
+
+
+def test_several_calls_share_a_card_and_are_decided_one_by_one() -> None:
+    made = card(scenes.ASKED_THREE)
+    assert outline(made.blocks).startswith(f"*3 calls need an approval*\n---\n*{TITLE}?*")
+    denials = [read(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if "value" in part]
+    assert [each for each in denials if isinstance(each, AskWhyNot)] == [
+        AskWhyNot(CardRef(f"{number}a7f3c2e9b", 1)) for number in (3, 4, 5)
+    ]
+
+
+def test_all_can_be_approved_at_once_where_none_may_destroy_anything() -> None:
+    assert "Approve all 3" not in labels(card(scenes.ASKED_THREE).blocks)
+    two = a_view(a_filing(StepStatus.AWAITING), a_filing(StepStatus.AWAITING, n=4), status=TurnStatus.WAITING)
+    refs = (CardRef("3a7f3c2e9b", 1), CardRef("4a7f3c2e9b", 1))
+    assert read(*pressed(card(two).blocks, "Approve all 2")) == Approve(refs)
+
+
+def test_a_decided_call_stays_on_a_card_with_others_that_are_open() -> None:
+    view = a_view(
+        a_filing(StepStatus.DENIED, **scenes.SAM), a_filing(StepStatus.AWAITING, n=4), status=TurnStatus.WAITING
+    )
+    text = outline(card(view).blocks)
+    assert text.startswith(f"*1 of 2 calls need an approval*\n---\n~{TITLE}~\nDenied by Sam")
+    assert text.count("[Deny…]") == 1
+
+
+def test_many_calls_get_several_cards() -> None:
+    view = a_view(*(a_filing(StepStatus.AWAITING, n=number) for number in range(3, 23)), status=TurnStatus.WAITING)
+    assert [slot.name for slot in cards(view)] == ["card-3", "card-3-1", "card-3-2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("approved", f"*✅ {TITLE}*\nApproved by Sam · <then> · running · 3a7f3c2e"),
+        ("done", f"*✅ {TITLE}*\nApproved by Sam · <then> · Created OPS-512 · 3a7f3c2e"),
+        ("failed", f"*⚠ {TITLE}*\nApproved by Sam · <then> · but it failed: 403: missing scope write:issue · 3a7f3c2e"),
+        (
+            "unknown",
+            f"*⚠ {TITLE}*\n"  # noqa: ISC004 - one text
+            "Approved by Sam · <then> · it may or may not have happened · The connection was lost. · 3a7f3c2e",
+        ),
+        ("denied", f"~{TITLE}~\nDenied by Sam: Use the INC project. · <then> · 3a7f3c2e"),
+        ("expired", f"~{TITLE}~\nTimed out. Not run. · 3a7f3c2e"),
+        ("cancelled", f"~{TITLE}~\nCancelled. Not run. · 3a7f3c2e"),
+    ],
+)
+def test_the_same_message_becomes_its_outcome_without_buttons(name: str, lines: str) -> None:
+    made = card(scenes.SETTLED[name])
+    assert made.name == card(scenes.ASKED).name
+    assert outline(made.blocks) == lines
+
+
+def test_what_timed_out_can_be_asked_for_again_once_its_turn_is_over() -> None:
+    view = a_view(a_filing(StepStatus.EXPIRED), a_reply(4, "It timed out."), status=TurnStatus.DONE)
+    assert read(*pressed(card(view).blocks, "Ask again")) == RunAgain(view.turn.id, 3)
+
+
+def test_arguments_that_a_person_has_changed_are_marked() -> None:
+    view = a_view(
+        a_filing(StepStatus.AWAITING, revision=2, proposed={"project": "X"}, revised_by="Lee"),
+        status=TurnStatus.WAITING,
+    )
+    made = card(view)
+    assert "_Changed by Lee since the model asked for it._" in outline(made.blocks)
+    assert read(*pressed(made.blocks, "Approve: Create issue")) == Approve((CardRef("3a7f3c2e9b", 2),))
+
+
+def test_a_secret_that_the_model_gives_as_its_reason_is_masked() -> None:
+    view = a_view(a_reply(0, "The password is hunter2."), a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING)
+    assert "hunter2" not in outline(card(view).blocks)
+
+
+def test_a_hundred_arguments_do_not_push_the_buttons_away() -> None:
+    step = replace(a_filing(StepStatus.AWAITING), call=replace(a_filing(StepStatus.AWAITING).call, arguments={
+        f"argument_{number}": "x" * 300 for number in range(100)
+    }))  # fmt: skip
+    text = outline(card(a_view(step, status=TurnStatus.WAITING)).blocks)
+    assert "more arguments: View all" in text
+    assert text.endswith("[View all]")
+
+
+def test_a_button_says_approve_whatever_a_server_calls_its_tool() -> None:
+    tool = replace(scenes.CREATE, title="Deny")
+    view = a_view(a_call(3, tool, StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
+    assert labels(card(view).blocks) == ["Approve: Deny", "Deny…", "View all"]
+
+
+def test_an_asker_with_an_id_that_is_none_of_slacks_is_text() -> None:
+    stranger = Author("slack", "<!channel>", "<!here>")
+    view = a_view(a_filing(StepStatus.AWAITING, requested_for=stranger), status=TurnStatus.WAITING)
+    assert "Asked by <!here>" in outline(card(view).blocks)
+
+
+VALUES = st.one_of(st.text(max_size=400), st.integers(), st.lists(st.text(max_size=20), max_size=5), st.none())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.text(max_size=90), VALUES, max_size=40), st.text(max_size=200), st.text(max_size=600))
+def test_whatever_is_asked_for_slack_takes_the_card(arguments: dict[str, Any], title: str, said: str) -> None:
+    tool = replace(scenes.CREATE, title=title)
+    steps = [
+        a_call(number, tool, StepStatus.AWAITING, arguments=arguments, approval=an_approval(number))
+        for number in range(3, 6)
+    ]
+    assert cards(a_view(a_reply(0, said), *steps, status=TurnStatus.WAITING))
+    assert cards(a_view(a_reply(0, said), steps[0], status=TurnStatus.WAITING))

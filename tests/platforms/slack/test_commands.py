@@ -1,0 +1,218 @@
+"""Commands: behind a slash, said to the bot, by buttons and in windows; answered to whoever gave them alone."""
+
+from __future__ import annotations
+
+from bot.domain.commands import Action, Document, Field, Form, Invocation, Page, Reply, Submission
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.platforms.slack.rights import NOT_FOR_STRANGERS
+from tests.fakes.slack import Message, Team
+from tests.platforms.slack.workplace import Workplace, a_workplace
+
+ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
+
+
+def invoked(place: Workplace) -> Invocation:
+    request = place.commands.requests[-1]
+    assert isinstance(request, Invocation)
+    return request
+
+
+async def whispered(place: Workplace, *, text: str) -> Message:
+    """The answer that only Priya sees, once it says this."""
+
+    def found() -> list[Message]:
+        return [each for each in place.slack.posted(place.channel) if each.ephemeral_to and text in each.text]
+
+    await place.slack.until(found)
+    return found()[-1]
+
+
+async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() -> None:
+    async with a_workplace(answers=[[Reply("No servers yet.")]]) as place:
+        typed = await place.slack.command(place.priya, "/mcp", "tools “my server” --page 2", place.channel)
+        answer = await whispered(place, text="No servers yet.")
+        assert typed.acknowledged
+        assert answer.ephemeral_to == place.priya.id
+        request = invoked(place)
+        assert (request.command, request.words) == ("mcp", ("tools", "my server", "--page", "2"))
+        assert request.conversation == ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "")
+        assert request.member.author.id == place.priya.id
+        assert len(place.slack.calls.of("response_url")) == 1
+
+
+async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_done() -> None:
+    replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
+    async with a_workplace(answers=[replies]) as place:
+        place.commands.going_on.clear()
+        typed = await place.slack.command(place.priya, "/mcp", "verify weather", place.channel)
+        assert typed.acknowledged
+        await whispered(place, text="0 of 20")
+        place.commands.going_on.set()
+        await whispered(place, text="All is well.")
+        assert len(place.slack.calls.of("response_url")) == 2
+        assert not place.slack.calls.refused()
+
+
+async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_address_takes_them() -> None:
+    first = Reply("Look?", actions=(Action("Verify", ("mcp", "verify", "weather")),))
+    replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
+    async with a_workplace(answers=[[first], replies]) as place:
+        await place.slack.command(place.priya, "/mcp", "show weather", place.channel)
+        answer = await whispered(place, text="Look?")
+        await place.slack.press(place.priya, answer, "Verify")
+        await whispered(place, text="All is well.")
+        assert len([each for each in place.slack.posted(place.channel) if each.ephemeral_to]) == 1
+        assert not place.slack.calls.refused()
+
+
+async def test_an_answer_comes_also_when_the_address_for_answers_is_gone() -> None:
+    async with a_workplace(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
+        place.commands.going_on.clear()
+        await place.slack.command(place.priya, "/mcp", "verify weather", place.channel)
+        await whispered(place, text="Checking")
+        place.slack.clock.advance(1801)
+        place.commands.going_on.set()
+        await whispered(place, text="All is well.")
+        assert len(place.slack.calls.of("chat.postEphemeral")) == 1
+
+
+async def test_in_a_thread_a_command_is_said_to_the_bot_and_answered_there_once() -> None:
+    async with a_workplace(answers=[[Reply("Two servers.")]]) as place:
+        root = place.slack.say(place.priya, place.channel, "hm")
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list", thread_ts=root.ts)
+        answer = await whispered(place, text="Two servers.")
+        await place.settled()
+        assert (answer.ephemeral_to, answer.thread_ts) == (place.priya.id, root.ts)
+        assert len(place.commands.requests) == 1
+        assert invoked(place).conversation.thread == root.ts
+        assert place.door.received == []
+
+
+async def test_words_that_only_look_like_a_command_are_a_question() -> None:
+    async with a_workplace() as place:
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} profile the database for me")
+        await place.settled()
+        assert place.commands.requests == []
+        assert [each.text for each in place.door.received] == ["profile the database for me"]
+
+
+async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited() -> None:
+    async with a_workplace(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
+        dm = place.slack.dm(place.priya)
+        place.slack.say(place.priya, dm, "mcp verify weather")
+        await place.slack.until(lambda: any("All is well." in each.text for each in place.bot_posts(dm)))
+        assert len(place.bot_posts(dm)) == 1
+
+
+async def test_strangers_command_nothing() -> None:
+    async with a_workplace(answers=[[Reply("Two servers.")]]) as place:
+        stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
+        place.channel.members.append(stranger.id)
+        place.slack.say(stranger, place.channel, f"{place.slack.bot.mention} mcp list")
+        await place.slack.until(lambda: place.whispers(stranger))
+        assert place.whispers(stranger) == [NOT_FOR_STRANGERS]
+        assert place.commands.requests == []
+
+
+async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:
+    first = Reply("Page one.", actions=(Action("Sync", ("mcp", "sync")),), page=Page(1, 2, ("mcp", "list")))
+    async with a_workplace(answers=[[first], [Reply("Page two.")]]) as place:
+        await place.slack.command(place.priya, "/mcp", "list", place.channel)
+        answer = await whispered(place, text="Page one.")
+        await place.slack.press(place.priya, answer, "More ▶")
+        await whispered(place, text="Page two.")
+        assert invoked(place).words == ("list", "--page", "2")
+        assert len([each for each in place.slack.posted(place.channel) if each.ephemeral_to]) == 1
+
+
+async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
+    ask = Reply("Remove jira?", actions=(Action("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
+    async with a_workplace(answers=[[ask], [Reply("jira is gone.")]]) as place:
+        await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
+        answer = await whispered(place, text="Remove jira?")
+        await place.slack.press(place.priya, answer, "Remove jira")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {"typed": "jira"})
+        await whispered(place, text="jira is gone.")
+        assert invoked(place).words == ("remove", "jira", "--confirm", "jira")
+
+
+async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in() -> None:
+    async with a_workplace(answers=[[ADD], [Reply("Added weather.")]]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {"field.title": "weather", "field.where": "https://example.com/mcp"})
+        await whispered(place, text="Added weather.")
+        request = place.commands.requests[-1]
+        assert isinstance(request, Submission)
+        assert request.form == "mcp add:1"
+        assert dict(request.fields) == {"title": "weather", "where": "https://example.com/mcp"}
+        assert request.conversation.channel == place.channel.id
+        assert place.slack.modals(place.priya) == []
+
+
+async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_stays() -> None:
+    wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
+    async with a_workplace(answers=[[ADD], [wrong]]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        sent = await place.slack.submit(place.priya, {"field.title": "x"})
+        assert sent.answer == {"response_action": "errors", "errors": {"field.title": "is taken"}}
+        assert len(place.slack.modals(place.priya)) == 1
+
+
+async def test_the_next_step_of_a_form_takes_the_place_of_the_one_before() -> None:
+    second = Form("mcp add:2", "How to sign in", (Field("auth", "Sign-in"),), carried={"title": "x"})
+    async with a_workplace(answers=[[ADD], [second], [Reply("Added x.")]]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {"field.title": "x"})
+        assert "Sign-in" in str(place.slack.modal(place.priya).drawn)
+        await place.slack.submit(place.priya, {"field.auth": "none"})
+        await whispered(place, text="Added x.")
+        request = place.commands.requests[-1]
+        assert isinstance(request, Submission)
+        assert dict(request.fields) == {"title": "x", "auth": "none"}
+
+
+async def test_where_no_window_can_be_opened_there_is_a_button_that_opens_it() -> None:
+    async with a_workplace(answers=[[ADD], [ADD]]) as place:
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp add")
+        answer = await whispered(place, text="form")
+        await place.slack.press(place.priya, answer, "Open the form")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+
+
+async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_told_afterwards() -> None:
+    async with a_workplace(answers=[[ADD], [Reply("Added weather.")]]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        place.commands.begun.clear()
+        sent = await place.slack.submit(place.priya, {"field.title": "weather"})
+        assert sent.acknowledged
+        assert "moment" in str(place.slack.modal(place.priya).drawn)
+        place.commands.begun.set()
+        await whispered(place, text="Added weather.")
+        await place.slack.until(lambda: "Done" in str(place.slack.modal(place.priya).drawn))
+
+
+async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:
+    async with a_workplace() as place:
+        key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "")
+        message = InboundMessage(("hand:1",), key, Author("slack", place.priya.id, "priya"), "Run weather.now")
+        place.commands.answers = [[Reply("Running weather.now…", message=message, private=False)]]
+        await place.slack.command(place.priya, "/mcp", "call weather now", place.channel)
+        await place.slack.until(lambda: place.door.received)
+        (anchor,) = place.bot_posts()
+        assert "Running weather.now" in anchor.text
+        assert place.door.received[0].conversation.thread == anchor.ts
+
+
+async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
+    document = Document("servers.json", "{}", "application/json")
+    async with a_workplace(answers=[[Reply("Here they are.", document=document)]]) as place:
+        await place.slack.command(place.priya, "/mcp", "export", place.channel)
+        dm = place.slack.dm(place.priya)
+        await place.slack.until(lambda: any(each.files for each in place.bot_posts(dm)))
+        await whispered(place, text="Here they are.")
+        assert not any(each.files for each in place.bot_posts())

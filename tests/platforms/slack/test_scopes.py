@@ -1,0 +1,60 @@
+"""The manifest asks for what the code uses, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bot.platforms.slack import scopes
+from bot.platforms.slack.scopes import EVENTS, SCOPES, WITHOUT_SCOPE, missing
+
+PROJECT = Path(__file__).parents[3]
+MANIFEST = (PROJECT / "config" / "slack_manifest.yaml").read_text(encoding="utf-8")
+CODE = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in sorted((PROJECT / "bot" / "platforms" / "slack").glob("*.py"))
+    if path.name != Path(scopes.__file__).name
+)
+_METHOD = re.compile(
+    r'"((?:agents|apps|assistant|auth|bookmarks|bots|chat|conversations|emoji|files|pins|reactions|team|usergroups|users'
+    r'|views)\.(?:[a-z]+\.)*[a-z]+[A-Za-z]*)"'
+)
+
+
+def listed(key: str) -> list[str]:
+    """The list under a key of the manifest."""
+    (items,) = re.findall(rf"^ *{key}:\n((?: *- [\w:.]+\n)+)", MANIFEST, re.MULTILINE)
+    return re.findall(r"- (\S+)", items)
+
+
+def test_the_manifest_asks_for_exactly_the_scopes_of_the_table() -> None:
+    assert listed("bot") == [scope.name for scope in SCOPES]
+
+
+def test_the_manifest_subscribes_to_exactly_the_events_of_the_table() -> None:
+    assert listed("bot_events") == list(EVENTS)
+
+
+def test_every_method_that_is_called_is_covered_by_a_scope_and_every_scope_covers_something() -> None:
+    called = set(_METHOD.findall(CODE)) - {"files.slack.com"}
+    covered = {method for scope in SCOPES for method in scope.methods}
+    assert called - covered - WITHOUT_SCOPE == set()
+    assert covered - called == set()
+    assert all(scope.methods or scope.events for scope in SCOPES if scope.name != "commands")
+
+
+def test_every_event_that_is_subscribed_to_is_understood() -> None:
+    kinds = {event.partition(".")[0] for event in EVENTS}
+    assert {kind for kind in kinds if f'"{kind}"' not in CODE} == set()
+
+
+def test_the_commands_are_those_that_scopes_speak_of() -> None:
+    assert re.findall(r"command: /(\w+)", MANIFEST) == ["mcp", "profile", "conversations"]
+
+
+def test_what_a_token_lacks_is_named_with_what_it_is_for() -> None:
+    granted = [scope.name for scope in SCOPES if scope.name != "files:read"]
+    assert [(scope.name, scope.without) for scope in missing([*granted, "emoji:read"])] == [
+        ("files:read", "files that people attach cannot be read")
+    ]
+    assert missing(f" {scope.name}" for scope in SCOPES) == ()

@@ -1,0 +1,173 @@
+"""Replies as native streams: what Slack refuses or ends on its own costs nothing but the liveliness."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.slack.live import Streaming
+from bot.platforms.slack.surface import SlackSurface
+from tests.fakes.slack import Fails, Lost
+from tests.platforms.slack.test_surface import done, placed, running
+from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+
+
+def in_dm(place: Workplace, view: TurnView, thread: str) -> TurnView:
+    return placed(place, view, thread, place.slack.dm(place.priya).id)
+
+
+def ask(place: Workplace) -> str:
+    return place.slack.say(place.priya, place.slack.dm(place.priya), "a question").ts
+
+
+def shown(place: Workplace) -> str:
+    """What Priya reads in the bot's messages."""
+    dm = place.slack.dm(place.priya)
+    sights = place.slack.what_user_sees(place.priya, dm)
+    return "\n".join(each.words for each in sights if each.user == place.slack.bot.id)
+
+
+async def test_a_direct_reply_grows_as_a_stream_and_ends_as_one_complete_message() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        for view in (running(), running("The pool"), running("The pool is too"), done("The pool is too small.")):
+            await place.draw(in_dm(place, view, thread))
+        methods = place.slack.calls.methods()
+        assert methods.count("chat.startStream") == methods.count("chat.stopStream") == 1
+        assert "chat.postMessage" not in methods
+        (message,) = place.bot_posts(place.slack.dm(place.priya))
+        assert message.stream is None
+        assert "The pool is too small." in message.text
+        assert not place.slack.calls.refused()
+
+
+async def test_the_stream_shows_the_text_while_it_grows() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        await place.draw(in_dm(place, running("The pool "), thread))
+        await place.draw(in_dm(place, running("The pool is too small. Now"), thread))
+        assert "The pool is too small." in shown(place)
+        assert not place.slack.calls.of("chat.update")
+
+
+async def test_tool_calls_are_tasks_and_none_is_left_spinning() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        started = a_step(StepStatus.STARTED)
+        await place.draw(in_dm(place, a_view(started, running=frozenset({0})), thread))
+        finished = a_step(StepStatus.DONE, result="Added note 3")
+        await place.draw(in_dm(place, a_view(finished), thread))
+        await place.draw(in_dm(place, a_view(finished, a_reply(1, "Done."), status=TurnStatus.DONE), thread))
+        sent = [chunk for call in place.slack.calls for chunk in call.args.get("chunks", [])]
+        states = [chunk["status"] for chunk in sent if chunk["type"] == "task_update"]
+        assert states == ["in_progress", "complete"]
+        assert not place.slack.calls.refused()
+
+
+async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_after_it() -> None:
+    async with a_workplace(listening=False) as place:
+        thread, dm = ask(place), place.slack.dm(place.priya)
+        await place.draw(in_dm(place, running("Let me add that."), thread))
+        said = a_reply(0, "Let me add that.")
+        waiting = a_step(StepStatus.AWAITING, 1, approval=an_approval())
+        await place.draw(in_dm(place, a_view(said, waiting, status=TurnStatus.WAITING), thread))
+        assert all(each.stream is None or not each.stream.open for each in place.bot_posts(dm))
+        assert place.slack.workspace.sessions[dm.id, thread]["status"] == "suspended"
+        ran = a_step(StepStatus.DONE, 1, approval=an_approval(decided_by="sam"), result="Added note 3")
+        await place.draw(in_dm(place, a_view(said, ran, streaming="It is there"), thread))
+        assert place.bot_posts(dm)[-1].stream is not None
+        assert len(place.slack.calls.of("chat.startStream")) == 2
+        assert not place.slack.calls.refused()
+
+
+@pytest.mark.parametrize("code", ["unknown_method", "channel_type_not_supported", "feature_not_enabled", "fatal_error"])
+async def test_where_slack_streams_nothing_the_reply_is_posted_and_edited(code: str) -> None:
+    async with a_workplace(listening=False) as place:
+        place.slack.fail("chat.startStream", Fails(code))
+        thread = ask(place)
+        for view in (running("The pool"), running("The pool is"), done("The pool is too small.")):
+            await place.draw(in_dm(place, view, thread))
+        (message,) = place.bot_posts(place.slack.dm(place.priya))
+        assert message.stream is None
+        assert "The pool is too small." in message.text
+
+
+async def test_a_workspace_without_streams_is_asked_once() -> None:
+    async with a_workplace(listening=False) as place:
+        place.slack.absent.add("chat.startStream")
+        for number in range(3):
+            view = in_dm(place, running("Hello"), ask(place))
+            await place.draw(dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}")))
+        assert len(place.slack.calls.of("chat.startStream")) == 1
+
+
+async def test_a_stream_that_slack_has_ended_goes_on_as_edits_without_lost_or_doubled_text() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        await place.draw(in_dm(place, running("One. "), thread))
+        place.slack.clock.advance(301)
+        await place.draw(in_dm(place, running("One. Two. "), thread))
+        await place.draw(in_dm(place, done("One. Two. Three."), thread))
+        (message,) = place.bot_posts(place.slack.dm(place.priya))
+        assert shown(place).count("Two.") == 1
+        assert "One. Two. Three." in message.text
+
+
+async def test_an_append_whose_answer_got_lost_doubles_nothing() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        await place.draw(in_dm(place, running("One. "), thread))
+        place.slack.fail("chat.appendStream", Lost())
+        await place.draw(in_dm(place, running("One. Two. "), thread))
+        await place.draw(in_dm(place, done("One. Two. Three."), thread))
+        assert shown(place).count("Two.") == 1
+
+
+async def test_another_process_ends_a_stream_that_was_left_behind() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        await place.draw(in_dm(place, running("One. "), thread))
+        await place.draw(in_dm(place, done("One. Two."), thread), SlackSurface(place.api, place.people))
+        (message,) = place.bot_posts(place.slack.dm(place.priya))
+        assert message.stream is None
+        assert "One. Two." in message.text
+
+
+async def test_a_reply_that_begins_again_is_not_appended_to_the_old_one() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        await place.draw(in_dm(place, running("The first try "), thread))
+        await place.draw(in_dm(place, running("Another "), thread))
+        await place.draw(in_dm(place, done("Another try."), thread))
+        assert "first" not in shown(place)
+
+
+async def test_an_answer_of_forty_thousand_characters_is_continued_and_nothing_is_refused() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        whole = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(75))
+        for length in range(4_000, len(whole), 4_000):
+            await place.draw(in_dm(place, running(whole[:length]), thread))
+        await place.draw(in_dm(place, done(whole), thread))
+        words = shown(place)
+        assert all(words.count(f"Paragraph {number}.") == 1 for number in range(75))
+        assert not place.slack.calls.refused()
+        assert len(place.slack.calls.of("chat.startStream")) > 1
+
+
+async def test_in_channels_nothing_is_streamed_unless_the_operator_says_so() -> None:
+    async with a_workplace(listening=False, streaming=Streaming.EVERYWHERE) as place:
+        root = place.slack.say(place.priya, place.channel, "?")
+        await place.draw(placed(place, running("Hello"), root.ts))
+        (call,) = place.slack.calls.of("chat.startStream")
+        assert call.args["recipient_user_id"] == place.priya.id
+        await place.draw(placed(place, done("Hello there."), root.ts))
+        assert not place.slack.calls.refused()
+    async with a_workplace(listening=False) as place:
+        root = place.slack.say(place.priya, place.channel, "?")
+        await place.draw(placed(place, running("Hello"), root.ts))
+        assert not place.slack.calls.of("chat.startStream")

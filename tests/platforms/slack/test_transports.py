@@ -1,0 +1,202 @@
+"""How events arrive: by Socket Mode and over HTTP, once each, whatever breaks on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from bot.errors import DeliveryFailed, SettingsError
+from bot.platforms.slack import socket_mode
+from bot.platforms.slack.listener import SlackListener
+from bot.platforms.slack.web_hook import LARGEST_BODY, WebHook
+from tests.fakes.slack import Answers, Fails
+from tests.platforms.slack.workplace import Workplace, a_workplace
+
+
+@asynccontextmanager
+async def over_http(place: Workplace) -> AsyncIterator[tuple[str, WebHook]]:
+    """A listener behind a small HTTP server; the fake delivers there."""
+    listener = SlackListener(place.api, place.people, signing_secret=place.slack.app.signing_secret)
+    hook = listener.hook
+    assert hook is not None
+
+    async def events(request: web.Request) -> web.Response:
+        answer = await hook.answer(request.headers, await request.read())
+        return web.Response(status=answer.status, headers=answer.headers, text=answer.body)
+
+    app = web.Application(client_max_size=4 * LARGEST_BODY)
+    app.router.add_post(hook.path, events)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    (socket,) = site._server.sockets  # type: ignore[union-attr]
+    url = f"http://127.0.0.1:{socket.getsockname()[1]}{hook.path}"
+    place.slack.deliver_by_http(url)
+    listening = asyncio.create_task(listener.run(place.door, place.commands))
+    try:
+        await place.slack.until(lambda: hook.ready)
+        yield url, hook
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        await runner.cleanup()
+
+
+async def test_events_commands_and_presses_arrive_over_http() -> None:
+    async with a_workplace(listening=False) as place, over_http(place):
+        assert place.slack.posts is not None
+        verified = await place.slack.posts.verify(place.slack.app.verification_token)
+        assert verified["status"] == 200
+        assert "challenge" in str(verified["answer"])
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
+        await place.settled()
+        assert [each.text for each in place.door.received] == ["why?"]
+        typed = await place.slack.command(place.priya, "/mcp", "list", place.channel)
+        assert typed.acknowledged
+        await place.slack.until(lambda: place.commands.requests)
+
+
+@pytest.mark.parametrize(("skew", "secret"), [(-301.0, ""), (301.0, ""), (0.0, "another secret")])
+async def test_requests_that_slack_did_not_sign_just_now_are_refused(skew: float, secret: str) -> None:
+    async with a_workplace(listening=False) as place, over_http(place):
+        assert place.slack.posts is not None
+        place.slack.posts.skew = skew
+        place.slack.posts.secret = secret or place.slack.posts.secret
+        place.slack.post.retries = ()
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
+        await place.settled()
+        assert {attempt.status for each in place.slack.sent for attempt in each.attempts} == {401}
+        assert place.door.received == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({}, b"{}", 401),
+        ({"X-Slack-Request-Timestamp": "now", "X-Slack-Signature": "v0=1"}, b"{}", 401),
+        ({"X-Slack-Request-Timestamp": "1" * 400, "X-Slack-Signature": "v0=ü"}, b"{}", 401),
+        ({}, b"\xff", 400),
+        ({}, b"x" * (LARGEST_BODY + 1), 413),
+    ],
+)
+async def test_what_is_no_request_of_slacks_is_refused_before_anybody_reads_it(
+    headers: dict[str, str], body: bytes, status: int
+) -> None:
+    async with a_workplace(listening=False) as place, over_http(place) as (_, hook):
+        assert (await hook.answer(headers, body)).status == status
+
+
+async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
+    async with a_workplace(listening=False) as place:
+        hook = WebHook(place.slack.app.signing_secret)
+        posts = place.slack.deliver_by_http("http://127.0.0.1:9/")
+        assert (await hook.answer(posts.signed("{}"), b"{}")).status == 503
+
+
+async def test_a_refreshed_connection_loses_nothing() -> None:
+    async with a_workplace() as place:
+        place.slack.pace.strict = False
+        await place.slack.sockets.disconnect()
+        await place.slack.sockets.opened(2)
+        place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
+        await place.settled()
+        assert [each.text for each in place.door.received] == ["still there?"]
+
+
+async def test_two_processes_make_one_turn_of_a_message_that_reaches_both() -> None:
+    async with a_workplace() as place:
+        second = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
+        place.slack.pace.strict = False
+        other = asyncio.create_task(second.run(place.door, place.commands))
+        await place.slack.sockets.connected(2)
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
+        await place.settled()
+        for delivery in list(place.slack.sent):
+            for connection in place.slack.sockets.connections:
+                place.slack.sockets.choose = lambda all_, chosen=connection: chosen
+                place.slack.post.again(delivery)
+                await place.settled()
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        assert [each.text for each in place.door.received] == ["why?"]
+
+
+async def test_the_acknowledgement_waits_for_the_insert_and_not_for_the_turn() -> None:
+    async with a_workplace() as place:
+        place.door.opened.clear()
+        place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
+        await place.slack.until(lambda: place.door.arrived)
+        assert not place.slack.sent[-1].acknowledged
+        place.door.opened.set()
+        await place.settled()
+        assert place.slack.sent[-1].acknowledged
+
+
+async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
+    async with a_workplace(listening=False) as place:
+        listener = SlackListener(place.api, place.people, app_token="xapp-wrong")
+        with pytest.raises(DeliveryFailed) as failure:
+            await listener.run(place.door, place.commands)
+        assert failure.value.permanent
+        assert "SLACK_APP_TOKEN" in failure.value.fix
+        assert "xapp-wrong" not in str(failure.value)
+
+
+async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
+    async with a_workplace(listening=False) as place:
+        place.slack.installation.revoked = True
+        listener = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
+        with pytest.raises(DeliveryFailed) as failure:
+            await listener.run(place.door, place.commands)
+        assert failure.value.permanent
+
+
+async def test_a_listener_that_nothing_could_reach_is_not_built() -> None:
+    async with a_workplace(listening=False) as place:
+        with pytest.raises(SettingsError, match="SLACK_APP_TOKEN"):
+            SlackListener(place.api, place.people)
+
+
+async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    before = asyncio.all_tasks()
+    async with a_workplace() as place:
+        place.slack.say(place.priya, place.slack.dm(place.priya), "my word is hunter2")
+        await place.settled()
+        token, app_token = place.slack.bot_token, place.slack.app.app_token
+    left = {task for task in asyncio.all_tasks() - before if "slack_" in repr(task) or "bot/" in repr(task)}
+    assert left == set()
+    ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("bot."))
+    assert not any(secret in ours for secret in (token, app_token, "hunter2", "ticket="))
+
+
+async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_mode, "FIRST_PAUSE", 0.01)
+    async with a_workplace(listening=False) as place:
+        place.slack.fail("auth.test", Answers(503), times=4)
+        place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)
+        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+        await place.slack.sockets.connected()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_command_whose_two_events_reach_two_processes_is_answered_once() -> None:
+    async with a_workplace() as place:
+        second = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
+        place.slack.pace.strict = False
+        other = asyncio.create_task(second.run(place.door, place.commands))
+        await place.slack.sockets.connected(2)
+        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list")
+        await place.settled()
+        await place.slack.until(lambda: place.commands.requests)
+        assert len({each.attempts[0].by for each in place.slack.sent}) == 2
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        assert len(place.commands.requests) == 1

@@ -1,0 +1,232 @@
+"""A turn as messages in a thread."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.messages import ToolCall
+from bot.domain.turns import Question, Step, StepStatus, TurnStatus
+from bot.domain.views import Blocker, TurnView
+from bot.platforms.slack.presses import Opinion, Rate, read
+from bot.platforms.slack.slots import Slot
+from bot.platforms.slack.spoken import spoken
+from bot.platforms.slack.turns import turn_slots
+from bot.rendering.offers import Check, RunAgain, Stop
+from tests.platforms.slack import scenes
+from tests.platforms.slack.accepted import check_message, labels, pressed
+from tests.platforms.slack.outline import outline
+from tests.platforms.slack.scenes import a_call, a_filing, a_reply, a_view
+from tests.rendering.markdown_texts import ANY
+
+PEOPLE = frozenset({scenes.PRIYA.id})
+
+
+def drawn(view: TurnView) -> dict[str, Slot]:
+    """The slots by name, each taken by Slack."""
+    slots = turn_slots(view, scenes.NOW)
+    for slot in slots:
+        check_message(slot.blocks, slot.text, PEOPLE)
+    assert len({slot.name for slot in slots}) == len(slots)
+    return {slot.name: slot for slot in slots}
+
+
+def only(view: TurnView) -> str:
+    (slot,) = drawn(view).values()
+    return outline(slot.blocks)
+
+
+def test_an_answer_is_drawn_with_its_tools_in_their_order() -> None:
+    assert (
+        only(scenes.ANSWERED)
+        == """\
+I look at the deploys and the logs.
+  . ✓ github.list_deploys  2 deploys since 13:30
+  . ✓ grafana.search_logs  412 lines (+1 line)
+Checkout's 502s began at *14:05*, two minutes after deploy `a81f3c2`.
+- 97 % come from the payments pool
+  - connections went from 200 to 20
+- The deploy changed `POOL_SIZE`
+| *pool* | *before* | *after* |
+| payments | 200 | 20 |
+| sessions | 50 | 50 |
+    POOL_SIZE: 200
+> Restore it, or roll back.
+See the deploy.
+[+] [-]
+  . AI answer. Check before acting."""
+    )
+
+
+def test_a_turn_at_work_shows_its_progress_and_can_be_stopped() -> None:
+    assert (
+        only(scenes.WRITING)
+        == """\
+I look at the deploys and the logs.
+  . ✓ github.list_deploys  2 deploys since 13:30
+  . ◌ grafana.search_logs  checkout, last 60 min
+[Stop]"""
+    )
+    (slot,) = turn_slots(scenes.WRITING, scenes.NOW)
+    assert read(*pressed(slot.blocks, "Stop")) == Stop(scenes.WRITING.turn.id)
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (StepStatus.READY, "◌ github.list_deploys  about to run"),
+        (StepStatus.STARTED, "◌ github.list_deploys  running"),
+        (StepStatus.DONE, "✓ github.list_deploys  403: no"),
+        (StepStatus.FAILED, "✗ github.list_deploys  failed  403: no"),
+        (StepStatus.UNKNOWN, "? github.list_deploys  may or may not have happened  403: no"),
+        (StepStatus.CANCELLED, "– github.list_deploys  cancelled, not run"),  # noqa: RUF001 - the mark
+        (StepStatus.DENIED, "⊘ github.list_deploys  denied  403: no"),
+    ],
+)
+def test_every_state_of_a_call_has_its_line(status: StepStatus, line: str) -> None:
+    assert f"  . {line}" in only(a_view(a_call(1, scenes.DEPLOYS, status, "403: no"))).split("\n")
+
+
+def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
+    assert only(a_view()) == "  . ◌ Working\n[Stop]"
+    assert only(a_view(activity="Thinking")) == "  . ◌ Thinking\n[Stop]"
+
+
+def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
+    assert only(a_view(streaming="**Half** a sent", activity="")) == "*Half* a sent\n[Stop]"
+
+
+def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> None:
+    assert only(scenes.QUEUED) == (
+        "  . ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
+    )
+    (slot,) = turn_slots(scenes.QUEUED, scenes.NOW)
+    assert read(*pressed(slot.blocks, "Stop what is ahead")) == Stop("earlier")
+    assert read(*pressed(slot.blocks, "Withdraw")) == Stop(scenes.QUEUED.turn.id)
+
+
+def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
+    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=Blocker("earlier"))
+    assert only(view) == "  . ◌ Waiting behind 1 earlier message\n[Withdraw]"
+
+
+def test_a_failure_says_why_and_under_which_reference() -> None:
+    assert only(scenes.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
+
+
+def test_a_stopped_turn_says_so_and_has_no_buttons() -> None:
+    assert only(a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)) == "I be\n  . Okay, I stopped."
+
+
+def test_notes_stand_below_the_reply_they_are_about() -> None:
+    view = a_view(a_reply(0, "Done.", "The answer was cut: it became too long."), status=TurnStatus.DONE)
+    assert only(view).startswith("Done.\n  . The answer was cut: it became too long.")
+
+
+def test_a_call_of_unknown_outcome_can_be_looked_into_or_run_again() -> None:
+    view = a_view(a_call(1, scenes.CREATE, StepStatus.UNKNOWN), a_reply(2, "I do not know."), status=TurnStatus.DONE)
+    (slot,) = drawn(view).values()
+    assert read(*pressed(slot.blocks, "Check")) == Check(view.turn.id, 1)
+    assert read(*pressed(slot.blocks, "Run again")) == RunAgain(view.turn.id, 1)
+
+
+def test_two_calls_of_unknown_outcome_are_told_apart() -> None:
+    view = a_view(
+        a_call(1, scenes.CREATE, StepStatus.UNKNOWN),
+        a_call(2, scenes.DELETE, StepStatus.UNKNOWN),
+        status=TurnStatus.DONE,
+    )
+    (slot,) = drawn(view).values()
+    assert labels(slot.blocks) == [
+        "Check: jira.create_issue",
+        "Run again: jira.create_issue",
+        "Check: jira.delete_issue",
+        "Run again: jira.delete_issue",
+    ]
+
+
+def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
+    (slot,) = drawn(scenes.ANSWERED).values()
+    (feedback,) = [block for block in slot.blocks if block["type"] == "context_actions"]
+    element = feedback["elements"][0]
+    for side, opinion in (("positive_button", Opinion.GOOD), ("negative_button", Opinion.BAD)):
+        assert read(element["action_id"], element[side]["value"]) == Rate(scenes.ANSWERED.turn.id, opinion)
+    assert "[+]" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
+
+
+def test_a_question_for_a_signature_stands_between_what_was_said_before_and_after() -> None:
+    view = a_view(
+        a_reply(0, "Shall I?"),
+        a_filing(StepStatus.DONE, "Created", **scenes.SAM),
+        a_reply(4, "Filed."),
+        status=TurnStatus.DONE,
+    )
+    slots = drawn(view)
+    assert list(slots) == ["answer-0", "card-3", "answer-1"]
+    assert [block["type"] for block in slots["answer-0"].blocks] == ["rich_text", "context"]
+    assert spoken(slots["answer-1"].blocks).startswith("Filed.")
+
+
+def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
+    question = Question("Run it", call=ToolCall("c", "x"))
+    step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "**2** deploys <!channel>")
+    assert only(a_view(step, status=TurnStatus.DONE, question=question)) == (
+        "  . ✓ github.list_deploys\n    **2** deploys <!channel>"
+    )
+
+
+def test_a_long_return_is_cut_and_counted() -> None:
+    question = Question("Run it", call=ToolCall("c", "x"))
+    step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "x" * 50_000)
+    assert "… 47000 more characters" in only(a_view(step, status=TurnStatus.DONE, question=question))
+
+
+def test_a_long_answer_goes_on_in_further_messages_and_nothing_of_it_is_lost() -> None:
+    words = [f"word{number}" for number in range(4_500)]
+    code = "\n".join(["```python", *words, "```"])
+    slots = drawn(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
+    assert list(slots) == [f"answer-0{f'-{number}' if number else ''}" for number in range(len(slots))]
+    assert len(slots) > 4
+    said = [spoken(slot.blocks) for slot in slots.values()]
+    assert all(text.startswith(f"(continued · {number})") for number, text in enumerate(said[1:], start=2))
+    assert [each for text in said for each in text.split() if each.startswith("word")] == words
+    for slot in list(slots.values())[:-1]:
+        assert [block["type"] for block in slot.blocks][-1] == "rich_text"
+        assert slot.blocks[-1]["elements"][-1]["type"] == "rich_text_preformatted"
+
+
+def test_fifty_calls_are_not_too_many() -> None:
+    steps: list[Step] = []
+    for number in range(50):
+        steps += [
+            a_reply(2 * number, f"Now number {number}.", "Cut."),
+            a_call(2 * number + 1, scenes.LOGS, StepStatus.DONE, "x" * 500),
+        ]
+    slots = drawn(a_view(*steps, status=TurnStatus.DONE))
+    text = " ".join(spoken(slot.blocks) for slot in slots.values())
+    assert all(f"Now number {number}." in text for number in range(50))
+
+
+@settings(max_examples=40, deadline=None)
+@given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
+def test_whatever_was_said_and_done_slack_takes_it_and_it_mentions_none_but_the_asker(
+    said: str, returned: str, status: StepStatus, turn: TurnStatus
+) -> None:
+    steps: list[Step] = [
+        a_reply(0, said, said[:100]),
+        a_filing(status, returned, reason=said[:200], decided_by=said[:50]),
+    ]
+    drawn(a_view(*steps, status=turn, streaming=returned, activity=said[:80], failure=returned[:200]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(ANY, st.integers(0, 10_000))
+def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
+    early = list(drawn(a_view(streaming=text[:cut])))
+    late = list(drawn(a_view(streaming=text)))
+    assert late[: len(early)] == early
+
+
+def test_the_same_view_is_drawn_the_same() -> None:
+    assert turn_slots(scenes.ASKED, scenes.NOW) == turn_slots(scenes.ASKED, scenes.NOW + 60)

@@ -1,0 +1,107 @@
+"""A workspace with the bot in it: the fake Slack, the real SDKs, and a scripted front door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from bot.domain.views import TurnView
+from bot.platforms.slack.desk import Records
+from bot.platforms.slack.listener import SlackListener
+from bot.platforms.slack.live import Streaming
+from bot.platforms.slack.pacing import Pacing
+from bot.platforms.slack.people import People
+from bot.platforms.slack.rights import Manners
+from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.web_api import WebApi
+from tests.fakes.slack import Channel, FakeSlack, Message, User
+from tests.platforms.slack.front_door import ScriptedCommands, ScriptedDoor
+
+
+@dataclass
+class Workplace:
+    """Everything a test touches."""
+
+    slack: FakeSlack
+    api: WebApi
+    people: People
+    door: ScriptedDoor
+    commands: ScriptedCommands
+    surface: SlackSurface
+    priya: User
+    channel: Channel
+    listener: SlackListener
+    listening: asyncio.Task[None] | None = None
+    refs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def draw(self, view: TurnView, surface: SlackSurface | None = None) -> dict[str, str]:
+        """Draw a view as whoever draws does, remembering references."""
+        refs = self.refs.setdefault(view.turn.id, {})
+        async for drawn in (surface or self.surface).show(view, refs):
+            refs[drawn.slot] = drawn.ref
+        return refs
+
+    def bot_posts(self, channel: Channel | None = None, thread: str | None = None) -> list[Message]:
+        """What the bot has posted, without what only one person sees."""
+        return [each for each in self.slack.posted(channel or self.channel, thread) if not each.ephemeral_to]
+
+    def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
+        """What only this person was told."""
+        posted = self.slack.posted(channel or self.channel)
+        return [each.text for each in posted if each.ephemeral_to == user.id]
+
+    async def settled(self) -> None:
+        """Wait until every delivery on its way has been answered."""
+        await self.slack.until(lambda: all(each.settled.is_set() for each in self.slack.sent))
+
+
+@asynccontextmanager
+async def a_workplace(
+    *,
+    listening: bool = True,
+    manners: Manners | None = None,
+    groups: frozenset[str] = frozenset(),
+    answers: Sequence[Sequence[object]] = (),
+    streaming: Streaming = Streaming.DIRECT,
+    records: Records | None = None,
+) -> AsyncIterator[Workplace]:
+    """A workspace with Priya in #incidents; the listener runs in Socket Mode."""
+    async with AsyncExitStack() as stack:
+        slack = await stack.enter_async_context(FakeSlack())
+        priya = slack.user("Priya")
+        channel = slack.channel("incidents", priya)
+        pacing = Pacing(clock=slack.clock.now, pause=_passing(slack))
+        api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
+        people = People(api, groups)
+        door, commands = ScriptedDoor(), ScriptedCommands(*answers)  # type: ignore[arg-type]
+        listener = SlackListener(api, people, app_token=slack.app.app_token, manners=manners, records=records)
+        place = Workplace(
+            slack, api, people, door, commands, SlackSurface(api, people, streaming=streaming), priya, channel, listener
+        )
+        if listening:
+            place.listening = asyncio.create_task(listener.run(door, commands))
+            stack.push_async_callback(_ended, place.listening)
+            connected = asyncio.ensure_future(slack.sockets.connected())
+            await asyncio.wait({place.listening, connected}, return_when=asyncio.FIRST_COMPLETED)
+            if place.listening.done():
+                connected.cancel()
+                place.listening.result()
+            await connected
+        yield place
+
+
+def _passing(slack: FakeSlack) -> Callable[[float], Awaitable[None]]:
+    """Waiting for one's turn takes no real time."""
+
+    async def pause(seconds: float) -> None:
+        slack.clock.advance(seconds)
+
+    return pause
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

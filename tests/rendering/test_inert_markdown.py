@@ -1,0 +1,67 @@
+"""Markdown that somebody else will read: nobody is mentioned, nothing is fetched, links do not deceive."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.rendering.inert_markdown import JOINER, inert, inert_so_far
+from bot.rendering.links import safe_target
+from bot.rendering.plain import plain
+from tests.rendering.markdown_texts import ANY
+
+_MENTION = re.compile(r"<[!@#]|(?<![\w.+/?=&%-])[@#][A-Za-z]")
+_LINK = re.compile(r"(!?)\[[^\[\]\n]*\]\(([^()\s]*)")
+
+
+def test_ordinary_markdown_stays_as_it_is() -> None:
+    text = "# Why\n\n**bold** `code` [docs](https://example.com/a) a@example.com C# a < b\n\n| a | b |\n|---|---|"
+    assert inert(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("<!channel>", f"<{JOINER}!channel>"),
+        ("<@U123>", f"<{JOINER}@{JOINER}U123>"),
+        ("&lt;!channel&gt; &#x3C;@U1>", f"&lt;{JOINER}!channel&gt; &#x3C;{JOINER}@{JOINER}U1>"),
+        ("@here and #general", f"@{JOINER}here and #{JOINER}general"),
+        ("![x](https://evil.example/a.png)", "[x](https://evil.example/a.png)"),
+        ("[x](javascript:alert)", f"[x]{JOINER}(javascript:alert)"),
+        ("[bank.example](https://evil.example)", "[bank.example](https://evil.example) (https://evil.example)"),
+        ("<https://example.com>", "<https://example.com>"),
+        ("<https://evil.example|bank>", f"<{JOINER}https://evil.example|bank>"),
+        ("[x][1]\n\n[1]: slack://open", f"[x]{JOINER}[1]\n\n[1]{JOINER}: slack://open"),
+        ("https://example.com/#part", "https://example.com/#part"),
+    ],
+)
+def test_what_would_do_something_does_nothing(text: str, made: str) -> None:
+    assert inert(text) == made
+
+
+@settings(deadline=None)
+@given(ANY)
+def test_nothing_in_it_mentions_fetches_or_leads_astray_and_no_letter_is_changed(text: str) -> None:
+    made = inert(text)
+    assert not _MENTION.search(made)
+    for picture, target in _LINK.findall(made):
+        assert not picture
+        assert safe_target(target) or not target
+    rest = iter(made)
+    assert all(letter in rest for letter in plain(text).replace("![", "["))
+
+
+@settings(deadline=None)
+@given(ANY, st.integers(0, 5_000))
+def test_what_was_said_once_is_never_taken_back(text: str, end: int) -> None:
+    assert inert(text).startswith(inert_so_far(text[:end]))
+
+
+def test_what_may_still_become_a_link_waits() -> None:
+    assert inert_so_far("see [bank.example](https://ev") == "see"
+    assert inert_so_far("see <!cha") == "see"
+    assert inert_so_far("see [a list, that is long") == "see"
+    assert inert_so_far("a < b and so on") == "a < b and so on"

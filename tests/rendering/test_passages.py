@@ -1,0 +1,130 @@
+"""A turn taken apart into passages and questions for a signature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.messages import ToolCall
+from bot.domain.turns import Question, StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.rendering.passages import (
+    FAILED,
+    SECOND_TRY,
+    STOPPED,
+    Asking,
+    Busy,
+    Called,
+    Failure,
+    Passage,
+    Remark,
+    Returned,
+    Said,
+    passages,
+)
+from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+
+
+def only(view: TurnView) -> Passage:
+    (passage,) = passages(view)
+    assert isinstance(passage, Passage)
+    return passage
+
+
+def outline(view: TurnView) -> list[object]:
+    """Passages as what they are made of, questions as the steps they are about."""
+    return [
+        [type(entry).__name__ for entry in part.entries]
+        if isinstance(part, Passage)
+        else [step.n for step in part.calls]
+        for part in passages(view)
+    ]
+
+
+def test_a_turn_without_questions_is_one_passage() -> None:
+    view = a_view(a_reply(0, "I look."), a_step(StepStatus.DONE, 1, result="ok"), a_reply(2, "Done."))
+    assert outline(view) == [["Said", "Called", "Said"]]
+
+
+def test_a_turn_of_which_nothing_is_known_is_an_empty_passage() -> None:
+    assert only(a_view()) == Passage(0)
+
+
+def test_a_question_comes_behind_the_calls_of_its_reply_and_before_what_follows() -> None:
+    view = a_view(
+        a_reply(0, "Shall I\nfile it?"),
+        a_step(StepStatus.DONE, 1, result="ok"),
+        a_step(StepStatus.DONE, 2, approval=an_approval(), result="ok"),
+        a_step(StepStatus.DENIED, 3, approval=an_approval()),
+        a_reply(4, "Done."),
+    )
+    assert outline(view) == [["Said", "Called", "Called", "Called"], [2, 3], ["Said"]]
+    first, asking, last = passages(view)
+    assert isinstance(asking, Asking)
+    assert (asking.number, asking.reason) == (2, "Shall I file it?")
+    assert [part.number for part in (first, last)] == [0, 1]
+
+
+def test_questions_of_two_replies_stay_apart_even_if_nothing_is_said() -> None:
+    view = a_view(
+        a_reply(0, ""),
+        a_step(StepStatus.DONE, 1, approval=an_approval()),
+        a_reply(2, ""),
+        a_step(StepStatus.AWAITING, 3, approval=an_approval()),
+    )
+    assert outline(view) == [["Called"], [1], ["Called"], [3]]
+
+
+@pytest.mark.parametrize(
+    ("status", "stands"),
+    [
+        (StepStatus.AWAITING, StepStatus.CANCELLED),
+        (StepStatus.READY, StepStatus.CANCELLED),
+        (StepStatus.STARTED, StepStatus.UNKNOWN),
+    ],
+)
+def test_nothing_is_open_in_a_turn_that_has_ended(status: StepStatus, stands: StepStatus) -> None:
+    view = a_view(a_step(status, 1, approval=an_approval()), status=TurnStatus.CANCELLED)
+    asking = passages(view)[1]
+    assert isinstance(asking, Asking)
+    assert [step.status for step in asking.calls] == [stands]
+
+
+def test_what_is_being_written_grows_and_what_is_being_done_is_said_meanwhile() -> None:
+    assert only(a_view(streaming="Hel")).entries == (Said("Hel", growing=True),)
+    busy = replace(a_view(), activity="Thinking\nhard")
+    assert only(busy).entries == (Busy("Thinking hard"),)
+    assert only(replace(busy, streaming="Hel")).entries == (Said("Hel", growing=True),)
+
+
+def test_a_queued_turn_says_what_it_waits_for() -> None:
+    view = replace(a_view(status=TurnStatus.QUEUED), ahead=2)
+    assert only(view).entries == (Busy("Waiting behind 2 earlier messages"),)
+
+
+def test_the_end_of_a_turn_is_said_unless_it_is_an_answer() -> None:
+    assert only(a_view(status=TurnStatus.CANCELLED)).entries == (Remark(STOPPED),)
+    assert only(a_view(status=TurnStatus.FAILED, failure="No model.")).entries == (Failure("No model.", "t1"),)
+    assert only(a_view(status=TurnStatus.FAILED)).entries == (Failure(FAILED, "t1"),)
+    assert only(a_view(a_reply(0, "Yes."), status=TurnStatus.DONE)).entries == (Said("Yes."),)
+
+
+def test_notes_stand_behind_their_reply() -> None:
+    view = a_view(replace(a_reply(0, "Yes."), notes=("It was\ncut.", " ")))
+    assert only(view).entries == (Said("Yes."), Remark("It was cut."))
+
+
+def test_what_a_call_by_hand_returned_stands_behind_it() -> None:
+    view = a_view(a_step(StepStatus.FAILED, 0, result="No.\n"), status=TurnStatus.DONE)
+    by_hand = replace(view, turn=replace(view.turn, question=Question("run", call=ToolCall("c", "x"))))
+    called, returned = only(by_hand).entries
+    assert isinstance(called, Called)
+    assert called.line.summary == ""
+    assert returned == Returned("No.", failed=True)
+
+
+def test_a_second_try_says_that_the_first_may_have_happened() -> None:
+    view = a_view()
+    again = replace(view, turn=replace(view.turn, question=Question("run", call=ToolCall("c", "x"), again=True)))
+    assert only(again).entries == (Remark(SECOND_TRY),)

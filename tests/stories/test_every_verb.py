@@ -1,0 +1,349 @@
+"""Every verb of `/mcp`, `/profile` and `/conversations`, as it is typed at the real terminal and seen there.
+
+One session of the operator, who does everything once; one of a person without rights, who tries the same; and the
+audit in the database, which holds each change once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot.domain.commands import Who
+from tests.commands.servers import Office
+from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
+from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, result
+from tests.fakes.terminal import ProgramOnTerminal
+from tests.platforms.console.terminal import echoed
+from tests.stories.test_signatures import KEYS
+from tests.stories.workplace import Workplace
+
+FIRST, SECOND = "tk-4c0de2f19ab3-first", "tk-7be1905dd3aa-second"
+"""What is typed where a secret is asked for."""
+TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
+TOOLS = tuple(f"look_{number:02}" for number in range(1, 13))
+EMPTY = "\x15"
+"""Ctrl-U: what a field holds goes."""
+CTRL_D = "\x04"
+COLUMNS, ROWS = 200, 70
+REFUSED = "Only an administrator can do this."
+
+
+@dataclass(frozen=True)
+class Fill:
+    """One line that is asked for: its label, what it holds already, the keys that are pressed. It is `open` where one
+    more line of the same field follows.
+    """
+
+    label: str
+    keys: str = ""
+    holds: str = ""
+    hidden: bool = False
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A line, how what it asks for is answered, what must then be seen below it, and the audit's words for it."""
+
+    line: str
+    sees: tuple[str, ...]
+    fills: tuple[Fill, ...] = ()
+    audit: tuple[str, ...] = ()
+    signed: bool = False
+    who: Who = Who.ADMINS
+
+
+def typed(line: str, *sees: str, **more: object) -> Typed:
+    return Typed(line, sees, **more)  # type: ignore[arg-type]
+
+
+def for_all(line: str, *sees: str) -> Typed:
+    return Typed(line, sees, who=Who.EVERYONE)
+
+
+def keep(*labels: str) -> tuple[Fill, ...]:
+    """Fields that stay empty."""
+    return tuple(Fill(label) for label in labels)
+
+
+ADDING = (
+    Fill("Name", "Ticket desk"),
+    Fill("Transport", holds="streamable_http"),
+    Fill("Address or command line", "URL"),
+    Fill("Sign-in", f"{EMPTY}api_key", holds="none"),
+    Fill("Policy", holds="ask"),
+    Fill("Header", holds="Authorization"),
+    Fill("Secret reference"),
+    Fill("Secret", FIRST, hidden=True),
+)
+EDITING = (
+    Fill("Name", holds="Ticket desk"),
+    Fill("Description", "Where tickets are"),
+    Fill("Server address", holds="URL"),
+    Fill("Connect at the start", holds="yes"),
+    Fill("Trusted", f"{EMPTY}yes", holds="no"),
+    Fill("Sign-in", holds="api_key"),
+    Fill("Header", holds="Authorization"),
+    *keep("User name", "Secret reference", "Other headers", "System instruction", "Response instruction"),
+    Fill("Context tool"),
+    Fill("Seconds to connect", holds="30"),
+    Fill("Seconds a call may take", f"{EMPTY}20", holds="30"),
+)
+PROFILING = (
+    Fill("Name", holds="Support"),
+    Fill("Persona", "You are kind.", open=True),
+    Fill("Persona"),
+    Fill("Model"),
+    Fill("Servers", holds="*", open=True),
+    Fill("Servers"),
+    *keep("Tools", "Policies", "Approvers"),
+)
+HIDDEN = (Fill("Secret", SECOND, hidden=True),)
+
+BEFORE = (
+    typed("/mcp list", "No servers yet. Try /mcp add", who=Who.EVERYONE),
+    typed("/mcp reload", "says what runs already"),
+    typed("/mcp add", "ticket-desk is added.", "✓ 12 tools", fills=ADDING, audit=("added server", "set policy")),
+)
+MIDDLE = (
+    for_all("/mcp show ticket-desk", "MCP server ticket-desk", "12 (12 write)", "connected"),
+    for_all("/mcp tools ticket-desk", "Tools · 12", "ticket-desk__look_10", "▶ /mcp tools ticket-desk --page 2"),
+    for_all("/mcp tools ticket-desk --page 2", "ticket-desk__look_12", "◀ /mcp tools ticket-desk --page 1"),
+    for_all("/mcp help", "/mcp list", "every server and how it stands"),
+    typed("/mcp help policy set", "usage", "/mcp policy set NAME [TOOL] ask|allow|deny", who=Who.EVERYONE),
+    typed(
+        "/mcp edit ticket-desk",
+        "ticket-desk is changed.",
+        "nothing → Where tickets are",
+        "no → yes",
+        "30 → 20",
+        fills=EDITING,
+        audit=("changed server",),
+    ),
+    typed(f"/mcp edit ticket-desk --title {TOKEN}", "That looks like a token. It was not saved."),
+    typed("/mcp edit ticket-desk --url nowhere --auth magic", "--auth is one of none, header, basic, api_key."),
+    typed(
+        "/mcp edit ticket-desk --url nowhere --tool-timeout never",
+        "Nothing was changed.",
+        "--url",
+        "That is no http or https address.",
+        "--tool-timeout",
+        "A number of seconds",
+    ),
+    typed("/mcp verify ticket-desk", "ticket-desk is verified.", "✓ tools"),
+    typed("/mcp doctor ticket-desk", "Nothing is wrong with ticket-desk."),
+    typed("/mcp sync ticket-desk", "ticket-desk is synced: 12 tools", "1 resource, 1 prompt."),
+    typed("/mcp resources ticket-desk", "Resources · 1", "desk://hours"),
+    typed("/mcp resource ticket-desk desk://hours", "Read from ticket-desk", "nine **to** five"),
+    typed("/mcp prompts ticket-desk", "Prompts · 1", "[topic]"),
+    typed("/mcp prompt ticket-desk letter topic=trees", "Written by ticket-desk", "Write of trees."),
+    typed("/mcp run ticket-desk look_01 label=x", "✓ ticket-desk.look_01", "ticket 7 is open", signed=True),
+    typed("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
+    typed("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),
+    typed("/mcp policy list ticket-desk", "Policies · 13", "(all others)", "ask, just now by console:owner"),
+    typed(
+        "/mcp policy set ticket-desk look_01 deny",
+        "ticket-desk, look_01: deny.",
+        "→ /mcp policy clear ticket-desk look_01   Undo",
+        audit=("set policy",),
+    ),
+    typed("/mcp run ticket-desk look_01 label=y", "⊘ ticket-desk.look_01", "denied"),
+    typed(
+        "/mcp policy clear ticket-desk look_01",
+        "back to what holds without it.",
+        "→ /mcp policy set ticket-desk look_01 deny   Undo",
+        audit=("cleared policy",),
+    ),
+    typed("/mcp secret set ticket-desk auth", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)),
+    typed(f"/mcp secret set ticket-desk auth {TOKEN}", "That looks like a token. It was not saved."),
+    typed("/mcp secret set ticket-desk auth plainly", "That is no reference, and it was not saved."),
+    typed("/mcp secret rotate ticket-desk", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)),
+    typed("/mcp secret clear ticket-desk auth", "is cleared; it has 0 secrets now", audit=("changed server",)),
+    typed("/mcp secret set ticket-desk auth --page 1", "ticket-desk does not sign in. Say how it should"),
+    typed(
+        "/mcp disconnect ticket-desk", "is disconnected", "→ /mcp connect ticket-desk", audit=("disconnected server",)
+    ),
+    typed("/mcp connect ticket-desk", "ticket-desk is connected: 12 tools", audit=("switched server on",)),
+    typed(
+        "/mcp disable ticket-desk",
+        "ticket-desk is off",
+        "→ /mcp enable ticket-desk   Undo",
+        audit=("switched server off",),
+    ),
+    typed("/mcp sync ticket-desk --page 1", "ticket-desk is disabled: there is nobody to ask."),
+    typed("/mcp enable ticket-desk", "ticket-desk is on.", audit=("switched server on",)),
+    for_all("/profile list", "No profiles yet"),
+    typed("/profile set Support", "The profile is saved", fills=PROFILING, audit=("added profile",)),
+    typed("/profile show Support", "You are kind.", "no place yet"),
+    typed("/profile bind Support", "The profile holds in this channel", "Undo", audit=("bound profile",)),
+    typed("/profile unbind", "No profile holds in this channel any more.", audit=("unbound profile",)),
+    for_all("/profile help", "/profile list"),
+    for_all("/conversations list", "Run ticket-desk.look_01"),
+    for_all("/conversations show", "The last 2 turns", "Run ticket-desk.look_01"),
+    for_all("/conversations export", "The conversation as Markdown: 2 turns.", "ticket 7 is open"),
+    for_all("/conversations help", "/conversations list"),
+)
+AFTER = (
+    typed("/profile delete Support --confirm support-desk", "That was not its name. Nothing was deleted."),
+    typed(
+        "/profile delete Support",
+        "The profile is deleted.",
+        fills=(Fill("Type Support to confirm", "Support"),),
+        audit=("deleted profile",),
+    ),
+    typed("/mcp audit ticket-desk", "Audit of ticket-desk · 12", "console:owner", "secret auth stored → stored"),
+    typed("/mcp audit ticket-desk --page 2", "added server", "authentication: api_key"),
+    typed(
+        "/mcp remove ticket-desk",
+        "ticket-desk is removed, with its secrets and rules.",
+        fills=(Fill("Type ticket-desk to confirm", "ticket-desk"),),
+        audit=("removed server",),
+    ),
+    typed("/mcp show ticket-desk --page 1", "There is no server of that name.", who=Who.EVERYONE),
+    typed("/mcp lst", "Did you mean /mcp list?", who=Who.EVERYONE),
+    typed(
+        "/conversations delete",
+        "The conversation is deleted.",
+        fills=(Fill("Type c1 to confirm", "c1"),),
+        who=Who.EVERYONE,
+        audit=("deleted conversation",),
+    ),
+)
+LINES = (*BEFORE, *MIDDLE, *AFTER)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[FakeEndpoint]:
+    """A ticket desk with more tools than a page has, something to read and something to ask with."""
+    async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
+        endpoint.speak_legacy(*TOOLS)
+        endpoint.on |= {
+            "resources/list": _listing("resources", {"uri": "desk://hours", "name": "hours"}),
+            "resources/templates/list": _listing("resourceTemplates"),
+            "prompts/list": _listing("prompts", {"name": "letter", "arguments": [{"name": "topic"}]}),
+            "resources/read": lambda m: result(m, {"contents": [{"uri": "desk://hours", "text": "nine **to** five"}]}),
+            "prompts/get": lambda m: result(m, {"messages": [_message("Write of trees.")]}),
+            "tools/call": lambda m: result(m, {"content": [{"type": "text", "text": "ticket 7 is open"}]}),
+        }
+        yield endpoint
+
+
+def _listing(name: str, *what: Message) -> Callable[[Message], Answer]:
+    return lambda message: result(message, {name: list(what)})
+
+
+def _message(text: str) -> Message:
+    return {"role": "user", "content": {"type": "text", "text": text}}
+
+
+@pytest.fixture
+def model() -> Iterator[FakeLanguageModel]:
+    """Nobody asks it anything: commands are no messages."""
+    with FakeLanguageModel("openai", rule=_speechless) as model:
+        yield model
+    assert model.requests == []
+
+
+def _speechless(_request: Request) -> Reply:
+    return Say("I was not asked.")
+
+
+def test_every_verb_there_is_has_a_line_here() -> None:
+    for command, verbs in Office().registry.verbs.items():
+        for verb in verbs:
+            start = f"/{command} {verb.path}"
+            lines = [each for each in LINES if f"{each.line} ".startswith(f"{start} ")]
+            assert lines, start
+            assert {each.who for each in lines} <= {verb.who}, start
+
+
+async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_each_change_once(
+    tmp_path: Path, model: FakeLanguageModel, desk: FakeEndpoint
+) -> None:
+    place = Workplace(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{desk.port}")
+    async with place.terminal("--conversation", "c1", columns=COLUMNS, rows=ROWS) as terminal:
+        for each in LINES:
+            await _answered(terminal, each, desk.url)
+        await terminal.prompts()
+        terminal.press(CTRL_D)
+        assert await terminal.ended() == 0
+        for secret in (FIRST, SECOND):
+            assert secret.encode() not in terminal.raw
+    keys = [headers.get("authorization") for headers, message in desk.seen if message.get("method") == "initialize"]
+    assert list(dict.fromkeys(keys)) == [f"Bearer {FIRST}", f"Bearer {SECOND}", None]
+    assert _audit(place) == [kind for each in LINES for kind in each.audit]
+    for name, content in place.written().items():
+        for secret in (FIRST, SECOND, TOKEN):
+            assert secret.encode() not in content, name
+
+
+async def test_whoever_has_no_rights_is_told_who_has_at_the_terminal_and_nothing_happens(
+    tmp_path: Path, model: FakeLanguageModel, desk: FakeEndpoint
+) -> None:
+    place = Workplace(tmp_path, {"ticket-desk": {"url": desk.url}}, model=model)
+    async with place.terminal("--user", "ben", columns=COLUMNS, rows=ROWS) as terminal:
+        await terminal.asks("/mcp list")
+        await terminal.shows("● ticket-desk")
+        for each in MIDDLE:
+            if each.who is Who.ADMINS:
+                await _answered(terminal, Typed(each.line, (REFUSED,)), desk.url)
+            elif each.line.startswith("/mcp"):
+                await _answered(terminal, each, desk.url)
+        for line in (
+            "/mcp add",
+            "/mcp reload --apply",
+            "/mcp remove ticket-desk",
+            "/mcp audit",
+            "/profile delete Support",
+        ):
+            await _answered(terminal, Typed(line, (REFUSED,)), desk.url)
+        await _answered(terminal, for_all("/conversations list", "No conversations yet."), desk.url)
+        terminal.press(CTRL_D)
+        assert await terminal.ended() == 0
+        assert desk.url not in terminal.text
+    assert _audit(place) == []
+    assert "tools/call" not in desk.methods()
+
+
+async def _answered(terminal: ProgramOnTerminal, each: Typed, url: str) -> None:
+    """Type a line, fill in what it asks for, and see below it what it should say."""
+    await terminal.asks(each.line)
+    for fill in each.fills:
+        await _filled(terminal, fill, url)
+    if each.signed:
+        await terminal.until(lambda: KEYS in _below(terminal, each.line), "a card that asks for a key")
+        terminal.press("y")
+    for text in each.sees:
+        await terminal.until(lambda text=text: text in _below(terminal, each.line), repr(text))  # type: ignore[misc]
+
+
+async def _filled(terminal: ProgramOnTerminal, fill: Fill, url: str) -> None:
+    holds, keys = fill.holds.replace("URL", url), fill.keys.replace("URL", url)
+    asked = f"{fill.label}: {holds}".rstrip()
+    await terminal.until(lambda: terminal.lines[-1] == asked, repr(asked))
+    if keys:
+        shown = "•" * len(keys) if fill.hidden else keys.removeprefix(EMPTY)
+        terminal.press(keys)
+        await terminal.until(lambda: terminal.lines[-1] == f"{fill.label}: {shown}", shown)
+    terminal.press("\r")
+    if fill.open:
+        await terminal.until(lambda: terminal.lines[-1] == f"{fill.label}:", "the next line")
+        return
+    await terminal.until(lambda: not terminal.lines[-1].startswith(f"{fill.label}:"), f"{fill.label} is taken")
+
+
+def _below(terminal: ProgramOnTerminal, line: str) -> str:
+    """What stands below the last echo of a line, folded as it is."""
+    _, echo, below = "\n".join(terminal.lines).rpartition(f"{echoed(line)}\n")
+    return below if echo else ""
+
+
+def _audit(place: Workplace) -> list[str]:
+    """What was changed by command, in order; what turns leave there is another matter."""
+    with sqlite3.connect(place.data / "countersign.db") as database:
+        return [kind for (kind,) in database.execute("SELECT kind FROM audit WHERE turn_id = '' ORDER BY seq")]

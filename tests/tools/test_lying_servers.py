@@ -1,0 +1,235 @@
+"""What a hostile server, or a hostile admin's definition, may take of everybody else: memory, time, words, secrets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from typing import Any
+
+import httpx2
+import pytest
+
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.servers import HttpTransport, ServerConfig, ServerStatus
+from bot.logs import redact_logs
+from bot.tools import library_logs
+from bot.tools.addresses import Allowances, resolved
+from bot.tools.http_client import LARGEST_ANSWER, Guarded, http_client
+from bot.tools.redaction import Redaction, secrets_of
+from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, result, tool
+from tests.tools.boxes import call, named, remote, started, unknown, until
+
+_MEGABYTE = 1024 * 1024
+
+
+def status_and_problem(box: Any) -> tuple[ServerStatus, str]:
+    (state,) = box.servers()
+    return state.status, state.problem
+
+
+async def test_an_answer_that_does_not_end_costs_that_call_alone() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t", "u")
+
+        def flood(message: Message) -> Answer:
+            if message["params"]["name"] == "u":
+                return result(message, {"content": [{"type": "text", "text": "ok"}]})
+            return result(message, {"content": [{"type": "text", "text": "x" * (LARGEST_ANSWER + 1)}]})
+
+        endpoint.on["tools/call"] = flood
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            said = unknown(await call(named(box, "t"), box))
+            assert "more than 8 MB" in said
+            assert status_and_problem(box)[0] is ServerStatus.CONNECTED
+            assert not (await call(named(box, "u"), box)).result.is_error  # type: ignore[union-attr]
+
+
+async def test_an_answer_that_is_small_only_on_the_way_is_not_unpacked() -> None:
+    bomb = gzip.compress(b" " * (2 * LARGEST_ANSWER))
+    assert len(bomb) < 100_000
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = Answer(200, bomb, {"content-encoding": "gzip"})
+        async with started(remote("s", endpoint.url)) as box:
+            await box.offer()
+            said = unknown(await call(named(box, "t"), box))
+        assert "compressed" in said
+        assert {headers["accept-encoding"] for headers, _ in endpoint.seen} == {"identity"}
+
+
+@pytest.mark.parametrize("count", [200, 1])
+async def test_a_catalogue_that_is_too_large_is_cut_and_says_so(count: int) -> None:
+    huge = [{**tool(f"t{n}"), "description": "x" * (6 * _MEGABYTE // count)} for n in range(count)]
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("first"), *huge]})
+        async with started(remote("s", endpoint.url)) as box:
+            offered = (await box.offer()).tools
+            assert offered[0].original_name == "first"
+            assert len(offered) < count + 1
+            assert sum(len(each.description) for each in offered) < 4 * _MEGABYTE
+            found = [check async for check in box.examine(box.servers()[0].config.id)]
+    assert any("comes after" in check.detail for check in found)
+
+
+async def test_resources_and_prompts_are_bounded_like_tools() -> None:
+    async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
+        endpoint.speak_modern("t")
+        many = [{"uri": f"note://{n}", "name": "n", "description": "x" * _MEGABYTE} for n in range(6)]
+        endpoint.on["resources/list"] = lambda m: result(m, {"resources": many})
+        endpoint.on["resources/templates/list"] = lambda m: result(m, {"resourceTemplates": []})
+        prompts = [{"name": f"p{n}", "description": "x" * _MEGABYTE} for n in range(6)]
+        endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": prompts})
+        kept: list[ServerCapabilities] = []
+
+        async def keep(_server: str, capabilities: ServerCapabilities) -> None:
+            kept.append(capabilities)
+
+        async with started(remote("s", endpoint.url), on_synced=keep):
+            await until(lambda: bool(kept))
+    assert 0 < len(kept[0].resources) < 6
+    assert 0 < len(kept[0].prompts) < 6
+
+
+async def test_a_secret_that_a_server_repeats_in_what_it_lists_is_neither_shown_nor_kept() -> None:
+    secret = "zq7-hidden-value"
+    schema = {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "enum": ["eu", secret], "default": secret, "description": f"not {secret}"},
+            f"x-{secret}": {"type": "string"},
+        },
+    }
+    async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
+        endpoint.speak_modern()
+        tools = [tool(f"tell-{secret}"), {**tool("tell"), "inputSchema": schema}]
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": tools})
+        uris = [{"uri": f"note://{secret}", "name": "n"}, {"uri": "note://1", "name": secret}]
+        endpoint.on["resources/list"] = lambda m: result(m, {"resources": uris})
+        patterns = [{"uriTemplate": "note://{" + secret + "}", "name": "n"}]
+        endpoint.on["resources/templates/list"] = lambda m: result(m, {"resourceTemplates": patterns})
+        prompts = [{"name": secret}, {"name": "p", "arguments": [{"name": secret}]}, {"name": "q"}]
+        endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": prompts})
+        kept: list[ServerCapabilities] = []
+
+        async def keep(_server: str, capabilities: ServerCapabilities) -> None:
+            kept.append(capabilities)
+
+        async with started(remote("s", endpoint.url, {"X-Key": secret}), on_synced=keep) as box:
+            await until(lambda: bool(kept))
+            found = [check async for check in box.examine(box.servers()[0].config.id)]
+    assert secret not in repr(kept)
+    assert [each.original_name for each in kept[0].tools] == ["tell"]
+    assert kept[0].tools[0].input_schema["properties"]["region"]["enum"] == ["eu", "***"]
+    assert [each.uri for each in kept[0].resources] == ["note://1"]
+    assert [each.name for each in kept[0].prompts] == ["q"]
+    assert any("holds a secret" in check.detail for check in found)
+
+
+def test_an_admins_address_hides_no_word_from_anybody() -> None:
+    theirs = ServerConfig("s", HttpTransport("https://evil.example/mcp?approve"), id="u1")
+    assert Redaction(secrets_of(theirs))("Type approve to go on") == "Type approve to go on"
+
+
+def test_a_key_in_an_address_of_the_operators_is_hidden_by_itself_too() -> None:
+    config = ServerConfig("s", HttpTransport("https://example.org/mcp?api_key=top%2Fsecret&region=europe"))
+    redact = Redaction(secrets_of(config))
+    assert redact("key top/secret of top%2Fsecret is too old") == "key *** of *** is too old"
+    assert redact("servers in europe") == "servers in europe"
+
+
+def test_a_secret_across_the_end_of_a_cut_line_of_the_library_does_not_show_its_beginning() -> None:
+    redact = Redaction(["top-secret-value"])
+    lines: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(self.format(record))
+
+    library_logs.contain_library_logs(redact)
+    ours = logging.getLogger("bot.tools.library_logs.mcp")
+    listening = Listening()
+    ours.addHandler(listening)
+    ours.setLevel(logging.DEBUG)
+    root = logging.getLogger()
+    root.addHandler(listening)
+    try:
+        redact_logs(redact)
+        logging.getLogger("mcp.client").warning("%s", "x" * 492 + "top-secret-value")
+    finally:
+        root.removeHandler(listening)
+        ours.removeHandler(listening)
+        ours.setLevel(logging.NOTSET)
+    assert lines
+    assert all("top-sec" not in line for line in lines)
+
+
+async def test_no_proxy_of_the_environment_is_asked_for_an_admins_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeEndpoint() as proxy, FakeEndpoint() as endpoint:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        endpoint.on["GET"] = Answer(200, {})
+        network = Guarded(Allowances(frozenset({"127.0.0.1"})), resolved)
+        async with http_client({"X-Key": "k"}, 5.0, network) as client:
+            assert (await client.get(endpoint.url)).status_code == 200
+        assert proxy.seen == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:{}/mcp",
+        "http://[::ffff:127.0.0.1]:{}/mcp",
+        "http://[::ffff:7f00:1]:{}/mcp",
+        "http://2130706433:{}/mcp",
+        "http://0x7f.1:{}/mcp",
+        "http://127。0。0。1:{}/mcp",
+        "http://①②⑦.0.0.1:{}/mcp",
+        "http://localhost:{}/mcp",
+        "http://localhost.:{}/mcp",
+        "http://0.0.0.0:{}/mcp",
+        "http://[::]:{}/mcp",
+        "http://[::1%25lo]:{}/mcp",
+        "http://[64:ff9b::7f00:1]:{}/mcp",
+        "http://[2002:7f00:1::]:{}/mcp",
+    ],
+)
+async def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["GET"] = Answer(200, {})
+        async with http_client({}, 5.0, Guarded(Allowances(), resolved)) as client:
+            try:
+                response = await client.get(url.format(endpoint.port))
+            except (httpx2.InvalidURL, ValueError):
+                return
+        assert response.status_code == 503
+        assert "private network" in json.loads(response.text)["error"]["message"]
+        assert endpoint.seen == []
+
+
+async def test_a_name_that_means_another_address_at_the_next_request_is_not_followed_there() -> None:
+    answers = iter([["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1", "127.0.0.1"]])
+
+    async def rebinding(_host: str, _port: int) -> list[str]:
+        return next(answers)
+
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["GET"] = Answer(200, {})
+        allowed = Allowances(frozenset({f"127.0.0.1:{endpoint.port}"}))
+        async with http_client({}, 5.0, Guarded(allowed, rebinding)) as client:
+            statuses = [(await client.get(f"http://evil.example:{endpoint.port}/")).status_code for _ in range(3)]
+        assert statuses == [200, 503, 503]
+        assert len(endpoint.seen) == 1
+
+
+async def test_a_redirect_is_not_followed_and_takes_no_header_along() -> None:
+    async with FakeEndpoint() as elsewhere, FakeEndpoint() as endpoint:
+        moved = Answer(307, b"", {"location": elsewhere.url})
+        endpoint.on = dict.fromkeys(("server/discover", "initialize"), moved)
+        async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret"})) as box:
+            await box.offer()
+            assert status_and_problem(box)[0] is ServerStatus.FAILED
+        assert elsewhere.seen == []
