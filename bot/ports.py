@@ -294,8 +294,11 @@ class TurnLog(Protocol):
     async def postpone(self, turn_id: str, seconds: float) -> None:
         """Try the drawing again after that time."""
 
-    async def abandon(self, turn_id: str, revision: int, reason: str) -> None:
-        """Give up drawing what is wanted up to `revision`; later changes are tried again."""
+    async def abandon(self, turn_id: str, revision: int, reason: str) -> bool:
+        """Give up drawing what is wanted up to `revision`; later changes are tried again. Calls that wait for a
+        signature and whose card was to be posted with it are turned down, `reason` being the cause that people and the
+        model are told; whether there were any. A card that was out before still waits. Raises LostLease.
+        """
 
     async def take_job(self, name: str, seconds: float) -> bool:
         """Whether this process is the one to do a scheduled job now; it is due again `seconds` from now."""

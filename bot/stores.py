@@ -1,6 +1,7 @@
-"""What admins set, on disk: servers, secrets, policies, profiles; and conversations as people look them up.
+"""What admins set, on disk: servers, secrets, policies, profiles; conversations as people look them up; opinions.
 
-Every method is one transaction with its line in the audit, and makes `revision` grow. `by` is whoever did it.
+Every method is one transaction. What changes something that admins set has its line in the audit, and makes `revision`
+grow. `by` is whoever did it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.profiles import Binding, PolicyRule, Profile
 from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.turns import Turn
 
 
 class ServerStore(Protocol):
@@ -163,3 +165,46 @@ class Archive(Protocol):
         """A page of what was done to a server or profile (its id; empty for all), the latest first, and how many
         there are in all.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedCall:
+    """A call that waits for a signature, as far as it takes to say whose: without what would be signed."""
+
+    approval_id: str
+    conversation: ConversationKey
+    asked_by: Author
+
+
+class Overview(Protocol):
+    """What concerns one person now."""
+
+    async def waiting(self, reach: str, limit: int) -> Sequence[AwaitedCall]:
+        """Calls that wait for a signature and have not expired, in conversations whose key begins with `reach`, the
+        latest first.
+        """
+
+    async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
+        """What this person, a principal, has asked there, the latest first. Turns that cannot be read are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What somebody thinks of the answer of a turn. `person` is a principal, `at` epoch seconds."""
+
+    turn_id: str
+    good: bool
+    person: str
+    at: float
+
+
+class OpinionStore(Protocol):
+    """What people think of answers. Opinions go when their turn does, and leave nothing in the audit."""
+
+    async def keep(self, turn_id: str, good: bool, by: Author) -> None:
+        """Keep what a person thinks now, in the place of what they thought before. Raises NotFound if the turn is not
+        there any more.
+        """
+
+    async def of(self, turn_id: str) -> Sequence[Opinion]:
+        """What people think of a turn's answer, the first to say so first."""

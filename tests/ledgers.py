@@ -9,13 +9,13 @@ import psycopg
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim
-from bot.storage import schema
 from bot.storage.address import PostgresServer
 from bot.storage.database import Database
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import HALL, message
+from tests.migrated import migrated
 
 START = 1_000_000.0
 
@@ -107,9 +107,7 @@ class PostgresLedger:
 
 
 async def sqlite_ledger(folder: Path) -> SqliteLedger:
-    ledger = SqliteLedger(folder / "turns.db")
-    await schema.upgrade(ledger.database)
-    return ledger
+    return SqliteLedger(await migrated(folder / "turns.db"))
 
 
 async def running(ledger: Ledger, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:

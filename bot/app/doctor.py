@@ -1,6 +1,6 @@
 """`countersign doctor`: is everything there that a bot needs, and what to do where it is not.
 
-Settings, the operator's files, database, model, then every MCP server. It works beside a running bot.
+Settings, the operator's files, model, Slack, database, then every MCP server. It works beside a running bot.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bot.app.database import fitting_database
 from bot.app.models import Models, choose_model
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.slack import examine_slack
 from bot.domain.checks import Check, Finding
 from bot.domain.servers import ConnectPolicy
 from bot.errors import CountersignError
@@ -60,6 +61,9 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     for check in _of_files(settings, files):
         yield "settings", check
     yield "model", await _of_model(settings)
+    async with aclosing(examine_slack(settings)) as of_slack:
+        async for check in of_slack:
+            yield "slack", check
     async with aclosing(_of_database_and_servers(settings, files)) as found:
         async for each in found:
             yield each

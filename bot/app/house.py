@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.app.database import fitting_database
 from bot.app.models import ModelChoice, Models, choose_model
-from bot.app.office import opened_office
+from bot.app.office import Office, opened_office
 from bot.app.operator_files import OperatorFiles
 from bot.commands.registry import CommandRegistry
 from bot.engine.engine import Engine
@@ -34,11 +34,12 @@ WatchLog = Callable[[TurnLog], TurnLog]
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """The parts that platforms talk to."""
+    """The parts that platforms talk to; `office` is for what the composition root makes of them."""
 
     engine: Engine
     commands: CommandRegistry
     turn_log: TurnLog
+    office: Office
     running: asyncio.Task[None]
 
     async def until(self, leaving: asyncio.Event) -> None:
@@ -94,7 +95,7 @@ async def opened_house(
         )
         await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
         running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
-        yield House(engine, office.commands, turn_log, running)
+        yield House(engine, office.commands, turn_log, office, running)
 
 
 async def _turn_log(database: Database, url: str) -> TurnLog:

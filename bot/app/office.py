@@ -26,6 +26,7 @@ from bot.settings import Settings, read_environment
 
 if TYPE_CHECKING:
     from bot.app.administration import LiveAdministration
+    from bot.app.stores import Stores
     from bot.storage.database import Database
     from bot.storage.turn_log import SqlTurnLog
     from bot.tools.redaction import Redaction
@@ -42,6 +43,8 @@ class Office:
     rules: RuleBook
     administration: LiveAdministration
     commands: CommandRegistry
+    stores: Stores
+    rights: Rights
 
 
 @asynccontextmanager
@@ -62,7 +65,7 @@ async def opened_office(
     )
     signatories = Signatories(settings.admins, settings.approvers, operator)
     rules = RuleBook(files.policies, signatories)
-    kept = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
+    kept: Stores = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
     redact: Redaction = toolboxes.Redaction()
     redact.learn(settings.secrets)
     redact_logs(redact)
@@ -90,11 +93,12 @@ async def opened_office(
     def operates(member: Member) -> bool:
         return bool(operator) and member.author.principal == operator
 
+    rights = Rights(signatories.administers, operates, _who(signatories))
     commands = CommandRegistry(
         CommandParts(
             servers=toolbox,
             administration=administration,
-            rights=Rights(signatories.administers, operates, _who(signatories)),
+            rights=rights,
             server_store=kept.servers,
             policies=kept.policies,
             profiles=kept.profiles,
@@ -108,7 +112,7 @@ async def opened_office(
         await administration.refresh()
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
-        yield Office(toolbox, rules, administration, commands)
+        yield Office(toolbox, rules, administration, commands, kept, rights)
 
 
 def _who(signatories: Signatories) -> str:

@@ -16,7 +16,7 @@ from bot.app.models import choose_model
 from bot.app.operator_files import read_operator_files
 from bot.app.slack import can_receive as slack_can_receive
 from bot.app.slack import is_configured as slack_is_configured
-from bot.app.slack import listener_of, opened_slack
+from bot.app.slack import listener_of, opened_slack, records_of
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
 from bot.ports import Surface
@@ -65,8 +65,7 @@ async def _listening(
     slack: SlackWorkspace, house: House, settings: Settings, stopped: asyncio.Event
 ) -> AsyncIterator[None]:
     """Receive for as long as the block runs. A listener that ends by itself ends the program. Raises what it raised."""
-    desk = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.desk")
-    listener = listener_of(slack, settings, desk.Records(approval=house.turn_log.approval))
+    listener = listener_of(slack, settings, await records_of(slack, house))
     async with AsyncExitStack() as stack:
         if listener.hook is not None:
             web = await asyncio.to_thread(importlib.import_module, "bot.web.server")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from bot.domain.checks import Check, Finding
 from bot.settings import Settings
 
 if TYPE_CHECKING:
+    from bot.app.house import House
     from bot.platforms.slack.desk import Records
     from bot.platforms.slack.listener import SlackListener
     from bot.platforms.slack.workspace import SlackWorkspace
+
+
+NO_TOKEN = "Slack can reach the bot, but without the bot's token nothing can be answered."  # noqa: S105
 
 
 def is_configured(settings: Settings) -> bool:
@@ -43,6 +48,47 @@ async def opened_slack(settings: Settings) -> AsyncIterator[SlackWorkspace]:
         processes=settings.slack_processes,
     ) as workspace:
         yield workspace
+
+
+async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
+    """Look at everything of Slack that is set; at nothing if nothing is."""
+    if not is_configured(settings):
+        if settings.slack_app_token or settings.slack_signing_secret:
+            yield Check("token", Finding.BROKEN, NO_TOKEN, "set SLACK_BOT_TOKEN (xoxb-…)")
+        return
+    async with opened_slack(settings) as workspace:
+        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.check_up")
+        tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
+        plain = {name: _plain(secret) for name, secret in tokens.items()}
+        async with aclosing(examining.check_up(workspace.api, **plain)) as checks:
+            async for check in checks:
+                yield check
+
+
+async def records_of(workspace: SlackWorkspace, house: House) -> Records:
+    """What Slack is told of the house beside the engine: opinions are kept, calls found, Homes made, and user groups
+    that profiles name as approvers are looked up like those of the settings.
+    """
+    desk, homes = await asyncio.gather(
+        *(
+            asyncio.to_thread(importlib.import_module, name)
+            for name in ("bot.platforms.slack.desk", "bot.app.slack_home")
+        )
+    )
+    office = house.office
+
+    async def team() -> str:
+        return (await workspace.api.identity()).team
+
+    async def approvers() -> frozenset[str]:
+        return frozenset().union(*(profile.approvers for profile in await office.stores.profiles.profiles()))
+
+    workspace.people.also_ask_for(approvers)
+    made = homes.Homes(
+        team, office.stores.archive, house.turn_log.approval, office.rules, office.rights, office.toolbox
+    )
+    records: Records = desk.Records(office.stores.opinions.keep, made.home, house.turn_log.approval)
+    return records
 
 
 def listener_of(workspace: SlackWorkspace, settings: Settings, records: Records) -> SlackListener:

@@ -1,4 +1,4 @@
-"""The stores of what admins set, over one database. Loaded when a database is."""
+"""The stores of what admins set and people say, over one database. Loaded when a database is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bot.app.secrets import UsableSecrets
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
+from bot.storage.opinion_store import SqlOpinionStore
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.profile_store import SqlProfileStore
 from bot.storage.secret_box import SecretBox
@@ -21,6 +22,7 @@ class Stores:
     policies: SqlPolicyStore
     profiles: SqlProfileStore
     archive: SqlArchive
+    opinions: SqlOpinionStore
 
 
 def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
@@ -30,4 +32,5 @@ def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> 
         SqlPolicyStore(database),
         SqlProfileStore(database),
         SqlArchive(database),
+        SqlOpinionStore(database),
     )

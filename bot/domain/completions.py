@@ -36,10 +36,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do. `context_tokens` is the size of its window."""
+    """What a model can do. `files` says whether it reads text files that people attach; `image_bytes` is the size of
+    the largest image it takes, `context_tokens` that of its window.
+    """
 
     tools: bool = True
     images: bool = False
+    image_bytes: int = 5 * 2**20
+    files: bool = True
     reasoning: bool = False
     context_tokens: int = 128_000
 

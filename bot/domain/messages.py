@@ -30,10 +30,11 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image; `data` are its bytes."""
+    """An image; `data` are its bytes. The name may be empty."""
 
     data: bytes
     mime_type: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from bot.domain.messages import Message, TextPart, ToolResult, assistant, system, tool_results, user
 from bot.domain.tools import ToolSet
-from bot.domain.turns import ModelStep, Origin, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.engine.attachments import names
 
 HISTORY_CHARACTERS = 60_000
 """How much of earlier turns goes along: some 15,000 tokens of English, and less than half of a window of 128,000
@@ -25,13 +26,19 @@ LAST_ROUND = (
 
 
 def transcript(
-    record: TurnRecord, history: Sequence[TurnRecord], offered: ToolSet, system_prompt: str
+    record: TurnRecord,
+    history: Sequence[TurnRecord],
+    offered: ToolSet,
+    system_prompt: str,
+    attached: Sequence[Message] = (),
 ) -> tuple[Message, ...]:
-    """The messages for the next question to the model."""
+    """The messages for the next question to the model; `attached` are the files that came with it."""
     used: list[str] = []
     messages = [_instructions(record, offered, system_prompt, used)]
     messages += _remembered(history)
-    messages += _question(record, offered)
+    messages += _before_the_question(record, offered)
+    messages += attached
+    messages.append(user(record.turn.question.text))
     messages += _rounds(record, offered, used)
     return tuple(messages)
 
@@ -97,10 +104,17 @@ def _exchange(earlier: TurnRecord) -> list[Message]:
             answer = assistant("(I was stopped before I had answered.)")
         case _:
             answer = assistant("(I could not answer.)")
-    return [user(earlier.turn.question.text), answer]
+    return [user(_asked(earlier.turn.question)), answer]
 
 
-def _question(record: TurnRecord, offered: ToolSet) -> list[Message]:
+def _asked(question: Question) -> str:
+    """What was asked, with the names of the files that came along: they themselves are not kept."""
+    if not question.attachments:
+        return question.text
+    return f"{question.text}\n(Attached: {names(question.attachments)})".strip()
+
+
+def _before_the_question(record: TurnRecord, offered: ToolSet) -> list[Message]:
     before = record.turn.question.context
     said = [_information("What others said here before", "\n".join(before))] if before else []
     # Why a server is absent may be in that server's own last words.
@@ -110,7 +124,7 @@ def _question(record: TurnRecord, offered: ToolSet) -> list[Message]:
         for step in record.calls
         if step.origin is Origin.CONTEXT and step.status is StepStatus.DONE and step.result
     ]
-    return [*said, *absent, *found, user(record.turn.question.text)]
+    return [*said, *absent, *found]
 
 
 def _information(what: str, text: str) -> Message:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bot.domain.views import TurnView
 from bot.engine.elapsed import elapsed
+from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.ports import Surface, TurnLog
 
@@ -32,18 +33,22 @@ PUT_DOWN_SECONDS = 1.0
 
 
 class Drawings:
-    """The drawings this process makes, one task a turn."""
+    """The drawings this process makes, one task a turn. `on_settled` hears of turns with calls that were turned down
+    because their cards cannot be posted.
+    """
 
     def __init__(
         self,
         turn_log: TurnLog,
         surfaces: Sequence[Surface],
         *,
+        on_settled: Callable[[str], None] = lambda _turn_id: None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = elapsed,
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces
+        self._on_settled = on_settled
         self._pause = pause
         self._clock = clock
         self._held_at = clock()
@@ -299,7 +304,9 @@ class Drawings:
         log.warning("turn %s could not be drawn: %s", turn_id, failure)
         if failure.permanent:
             self._failures.pop(turn_id, None)
-            await self._log.abandon(turn_id, view.revision, str(failure))
+            if await self._log.abandon(turn_id, view.revision, failure.cause):
+                self._on_settled(turn_id)
+                self.kick()
             return
         seconds = failure.retry_after if failure.retry_after is not None else self._next_pause(turn_id)
         await self._log.postpone(turn_id, seconds)
@@ -329,5 +336,4 @@ class Drawings:
                 await asyncio.gather(*(self._put_down(turn_id) for turn_id in list(self._refs)))
 
     def _surface_for(self, view: TurnView) -> Surface | None:
-        key = f"{view.turn.conversation}:"
-        return next((surface for surface in self._surfaces if key.startswith(surface.reach)), None)
+        return surface_for(self._surfaces, view.turn.conversation)

@@ -7,12 +7,13 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from bot.domain.approvals import Decision, NoSuchApproval, NotAllowed, Settlement
-from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
 from bot.engine.drawing import Drawings
 from bot.engine.rules import RuleBook
 from bot.engine.schedule import Job, Schedule
+from bot.engine.surfaces import surface_for
 from bot.engine.turn import TurnInProgress, TurnParts
 from bot.engine.worker import Worker
 from bot.errors import NotFound
@@ -52,9 +53,18 @@ class Engine:
         self._log = turn_log
         self._schedule = Schedule(turn_log, jobs, pause=pause)
         self._rules = rules
-        self._drawings = Drawings(turn_log, surfaces, pause=pause)
+        self._surfaces = surfaces
+        self._drawings = Drawings(turn_log, surfaces, on_settled=self._settled, pause=pause)
         self._parts = TurnParts(
-            turn_log, models, toolbox, rules.rules, approval_seconds, self._drawings.show, pause, system_prompt
+            turn_log,
+            models,
+            toolbox,
+            rules.rules,
+            approval_seconds,
+            self._drawings.show,
+            self._fetch,
+            pause,
+            system_prompt,
         )
         self._worker = Worker(
             turn_log,
@@ -153,6 +163,17 @@ class Engine:
         if not isinstance(step, ToolStep) or step.status not in ends:
             raise NotFound("There is no such call, or it needs no second try.")
         return view.turn, step
+
+    async def _fetch(self, conversation: ConversationKey, attachment: Attachment) -> bytes:
+        """The bytes of a file that came with a message there. Raises NotFound and what the surface raises."""
+        surface = surface_for(self._surfaces, conversation)
+        if surface is None:
+            raise NotFound("The file is on a platform that is out of reach.")
+        return await surface.fetch(attachment)
+
+    def _settled(self, turn_id: str) -> None:
+        """Calls of a turn were turned down because their cards cannot be posted."""
+        self._worker.ring(turn_id)
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnInProgress:
         if claim.fresh is not None and claim.fresh.revision == 0:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from bot.domain.completions import Completion, ModelRequest, StopReason, ToolChoice
-from bot.domain.conversations import ConversationKey
+from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, ToolChoice
+from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.messages import Message, ToolCall, system
 from bot.domain.tools import ToolSet
 from bot.domain.turns import (
@@ -25,6 +26,7 @@ from bot.domain.turns import (
 from bot.domain.views import TurnView
 from bot.engine.admission import Admission
 from bot.engine.asking import ask
+from bot.engine.attachments import Attached, read_attachments
 from bot.engine.calling import call_tool
 from bot.engine.context import LAST_ROUND, transcript
 from bot.engine.rules import Rules
@@ -45,6 +47,7 @@ class TurnParts:
     rules: Callable[[ConversationKey], Rules]
     approval_seconds: float | None
     show: Callable[[TurnView], None]
+    fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
     pause: Callable[[float], Awaitable[None]]
     system_prompt: str = ""
 
@@ -60,6 +63,7 @@ class TurnInProgress:
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._doorbell = asyncio.Event()
         self._history: Sequence[TurnRecord] | None = None
+        self._attached: Attached | None = None
         self._streaming = ""
         self._activity = ""
         self._progress: dict[int, str] = {}
@@ -190,7 +194,8 @@ class TurnInProgress:
         model = await self._parts.models.named(rules.profile.model)
         if self._history is None:
             self._history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
-        messages = transcript(record, self._history, enabled, self._system_prompt(rules))
+        attached = await self._attachments(model.capabilities)
+        messages = transcript(record, self._history, enabled, self._system_prompt(rules), attached.messages)
         last_round = len(record.replies) >= MAX_ROUNDS
         if last_round:
             messages = (*messages, system(LAST_ROUND))
@@ -207,6 +212,16 @@ class TurnInProgress:
             pause=self._parts.pause,
         )
         await self._record_reply(completion, offered, last_round=last_round)
+
+    async def _attachments(self, capabilities: Capabilities) -> Attached:
+        """The question's files, fetched before the first round that this process drives."""
+        if self._attached is None:
+            turn = self._record.turn
+            if turn.question.attachments:
+                self._note_activity("Reading the attached files")
+            fetch = partial(self._parts.fetch, turn.conversation)
+            self._attached = await read_attachments(turn.question.attachments, capabilities, fetch)
+        return self._attached
 
     async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
         n = self._next_n()
@@ -230,6 +245,9 @@ class TurnInProgress:
         notes: list[str] = []
         if not self._record.replies:
             notes += offered.absent
+        if self._attached is not None:
+            told = {note for reply in self._record.replies for note in reply.notes}
+            notes += (note for note in self._attached.notes if note not in told)
         if last_round:
             notes.append(f"Stopped using tools after {MAX_ROUNDS} rounds.")
         match completion.stop:

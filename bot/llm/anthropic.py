@@ -16,11 +16,14 @@ from anthropic.types import RawMessageStreamEvent
 from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelRequest
 from bot.llm.anthropic_reply import ReplyDraft
 from bot.llm.anthropic_request import request_body
+from bot.llm.image_words import without_images
 from bot.llm.service import LOOPBACK, Service
 from bot.llm.streaming import read_reply
 from bot.ports import LanguageModel
 
 _HOME = "https://api.anthropic.com"
+_IMAGE_BYTES = 5 * 2**20 * 3 // 4
+"""The service counts the 5 MB that an image may have after its encoding, which makes four bytes of three."""
 _STATUS_OF = {
     "api_error": 500,
     "authentication_error": 401,
@@ -39,13 +42,14 @@ _STATUS_OF = {
 @dataclass(frozen=True, slots=True)
 class Config:
     """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
-    the model's window.
+    the model's window. `images` says whether the model sees them: all of the vendor's do.
     """
 
     model: str
     api_key: str = field(repr=False)
     base_url: str | None = None
     context_tokens: int = 200_000
+    images: bool = True
 
 
 def create(config: Config) -> LanguageModel:
@@ -59,7 +63,12 @@ class _MessagesModel:
             _HOME, config.base_url, vendor="Anthropic", prefix="ANTHROPIC", model=config.model, key=config.api_key
         )
         self._service = service
-        self._capabilities = Capabilities(images=True, reasoning=True, context_tokens=config.context_tokens)
+        self._capabilities = Capabilities(
+            images=config.images,
+            image_bytes=_IMAGE_BYTES,
+            reasoning=True,
+            context_tokens=config.context_tokens,
+        )
         self._client = anthropic.AsyncAnthropic(
             api_key=service.key,
             base_url=service.address,
@@ -83,7 +92,8 @@ class _MessagesModel:
         await self._client.close()
 
     async def _open(self, request: ModelRequest) -> anthropic.AsyncStream[RawMessageStreamEvent]:
-        body = request_body(request, self._service.model, own_address=self._service.own_address)
+        seen = request if self._capabilities.images else without_images(request)
+        body = request_body(seen, self._service.model, own_address=self._service.own_address)
         timeout = self._service.timeout(request.limits)
         stream: anthropic.AsyncStream[RawMessageStreamEvent]
         stream = await self._client.messages.create(**body, stream=True, timeout=timeout)

@@ -17,6 +17,7 @@ from bot.domain.completions import ModelRequest, ToolChoice
 from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
 from bot.llm.foreign_text import sendable
 from bot.llm.identifiers import CallIds, accepted_name
+from bot.llm.image_words import image_words
 from bot.llm.tool_arguments import object_schema, written_arguments
 
 METADATA = "anthropic"
@@ -134,7 +135,7 @@ def _readable(parts: Sequence[Part]) -> list[Block]:
                 source = {"type": "base64", "media_type": part.mime_type, "data": data}
                 blocks.append({"type": "image", "source": source})
             case ImagePart():
-                blocks.append(_foreign_block(f"[Image: {part.mime_type}]"))
+                blocks.append(_foreign_block(image_words(part)))
             case FilePart():
                 blocks.append(_foreign_block(f"[File: {part.name} ({part.mime_type})]"))
     return blocks

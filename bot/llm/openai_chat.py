@@ -16,6 +16,7 @@ import openai
 from openai.types.chat import ChatCompletionChunk
 
 from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelRequest
+from bot.llm.image_words import without_images
 from bot.llm.openai_chat_reply import ReplyDraft
 from bot.llm.openai_chat_request import request_body
 from bot.llm.service import LOOPBACK, Service
@@ -42,13 +43,14 @@ _STATUS_OF_EVENT = {
 @dataclass(frozen=True, slots=True)
 class Config:
     """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
-    the model's window.
+    the model's window. `images` says whether the model sees them; None where only the address can tell.
     """
 
     model: str
     api_key: str = field(repr=False)
     base_url: str | None = None
     context_tokens: int = 128_000
+    images: bool | None = None
 
 
 def create(config: Config) -> LanguageModel:
@@ -62,7 +64,8 @@ class _ChatModel:
             _HOME, config.base_url, vendor="OpenAI", prefix="OPENAI", model=config.model, key=config.api_key
         )
         self._service = service
-        self._capabilities = Capabilities(images=service.own_address, context_tokens=config.context_tokens)
+        images = service.own_address if config.images is None else config.images
+        self._capabilities = Capabilities(images=images, context_tokens=config.context_tokens)
         self._client = openai.AsyncOpenAI(
             api_key=service.key,
             base_url=service.address,
@@ -72,7 +75,7 @@ class _ChatModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do, as far as the address tells: compatible servers rarely see images."""
+        """What the model can do, as far as its settings and the address tell: compatible servers rarely see images."""
         return self._capabilities
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -84,7 +87,8 @@ class _ChatModel:
         await self._client.close()
 
     async def _open(self, request: ModelRequest) -> openai.AsyncStream[ChatCompletionChunk]:
-        body = request_body(request, self._service.model, own_address=self._service.own_address)
+        seen = request if self._capabilities.images else without_images(request)
+        body = request_body(seen, self._service.model, own_address=self._service.own_address)
         timeout = self._service.timeout(request.limits)
         stream: openai.AsyncStream[ChatCompletionChunk]
         stream = await self._client.chat.completions.create(**body, stream=True, timeout=timeout)

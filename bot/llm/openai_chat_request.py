@@ -15,6 +15,7 @@ from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPa
 from bot.domain.tools import Tool
 from bot.llm.foreign_text import sendable
 from bot.llm.identifiers import CallIds, accepted_name
+from bot.llm.image_words import image_words
 from bot.llm.tool_arguments import object_schema, written_arguments
 
 
@@ -96,7 +97,7 @@ def _text(parts: tuple[Part, ...]) -> str:
             case TextPart():
                 lines.append(part.text)
             case ImagePart():
-                lines.append(f"[Image: {part.mime_type}]")
+                lines.append(image_words(part))
             case FilePart():
                 lines.append(f"[File: {part.name} ({part.mime_type})]")
     return "\n".join(lines)

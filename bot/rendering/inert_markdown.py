@@ -24,6 +24,8 @@ _ACTIVE = re.compile(
     r"|(?P<mark><(?=[!@#a-zA-Z]))"  # <!channel>, <@U1>, <https://x|y>
     r"|(?P<join>\](?=[(\[:]))"  # what is no link above must not become one
 )
+_MARKED = re.compile(r"[<>]|&(?:lt|#0*60|#[xX]0*3[cC]);")
+"""No address has these in it; whoever reads mentions before links would find one."""
 _UNDECIDED = re.compile(rf"(?:!|!?\[{_LABEL}(?:\](?:\([^\s]{{0,1100}})?)?|<[^<>\s]{{0,500}})\Z")
 
 
@@ -54,14 +56,18 @@ def _made_inert(match: re.Match[str]) -> str:
 
 def _link(label: str, target: str) -> str:
     inside = _ACTIVE.sub(_made_inert, label)
-    if not safe_target(target):
+    if not _leads(target):
         return f"[{inside}]{JOINER}({_ACTIVE.sub(_made_inert, target)})"
     shown = f"[{inside or target}]({target})"
     return f"{shown} ({target})" if label and misleads(label, target) else shown
 
 
+def _leads(target: str) -> bool:
+    return bool(safe_target(target)) and not _MARKED.search(target)
+
+
 def _address(inside: str) -> str:
     """`<https://example.com>` is an address; everything else in angle brackets is text."""
-    if safe_target(inside) and "|" not in inside:
+    if _leads(inside) and "|" not in inside:
         return f"<{inside}>"
     return f"<{JOINER}{_ACTIVE.sub(_made_inert, inside)}>"

@@ -1,4 +1,6 @@
-"""What has happened, for people who look it up, on a database; see `bot.stores.Archive`."""
+"""What has happened, for people who look it up, on a database; see `bot.stores.Archive`; and what concerns them now,
+see `bot.stores.Overview`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.storage import keeping, past_calls, past_conversations
+from bot.domain.turns import Turn
+from bot.storage import keeping, overviews, past_calls, past_conversations
 from bot.storage.database import Database
 from bot.storage.tables import audit
-from bot.stores import AuditEntry, ConversationSummary, PastCall
+from bot.stores import AuditEntry, AwaitedCall, ConversationSummary, PastCall
 
 # In the words of the index, which planners take only then.
 _about = audit.c.subject != sa.literal_column("''")
@@ -27,7 +30,7 @@ _count = sa.select(sa.func.count()).select_from(audit)
 
 
 class SqlArchive:
-    """Conversations, calls and the audit, page by page."""
+    """Conversations, calls and the audit, page by page; what waits, and what somebody has asked."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -71,6 +74,14 @@ class SqlArchive:
     async def audit(self, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         """A page of what was done to a server or profile, the latest first, and how many there are in all."""
         return await self._database.run(lambda connection: _read_audit(connection, subject, limit, offset))
+
+    async def waiting(self, reach: str, limit: int) -> Sequence[AwaitedCall]:
+        """Calls that wait for a signature, the latest first."""
+        return await self._database.run(lambda connection: overviews.read_waiting(connection, reach, limit))
+
+    async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
+        """What a person has asked, the latest first."""
+        return await self._database.run(lambda connection: overviews.read_asked(connection, person, reach, limit))
 
 
 def _read_audit(connection: sa.Connection, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:

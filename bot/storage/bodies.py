@@ -128,8 +128,8 @@ def _part_body(part: Part) -> Body:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
-        case ImagePart(data, mime_type):
-            return {"type": "image", "data": _encoded(data), "mime": mime_type}
+        case ImagePart(data, mime_type, name):
+            return {"type": "image", "data": _encoded(data), "mime": mime_type, "name": name}
         case FilePart(data, mime_type, name):
             return {"type": "file", "data": _encoded(data), "mime": mime_type, "name": name}
         case ToolCall(call_id, name, arguments, unreadable):
@@ -155,7 +155,7 @@ def _read_part(body: Body) -> Part:
         case "text":
             return TextPart(body["text"])
         case "image":
-            return ImagePart(base64.b64decode(body["data"]), body["mime"])
+            return ImagePart(base64.b64decode(body["data"]), body["mime"], body.get("name", ""))
         case "file":
             return FilePart(base64.b64decode(body["data"]), body["mime"], body["name"])
         case "call":

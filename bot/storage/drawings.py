@@ -21,6 +21,7 @@ from bot.storage.records import read_record
 from bot.storage.ringing import ring_all
 from bot.storage.tables import LIVE, approvals, deliveries, drawings, steps, turns
 from bot.storage.transcript import park_until_decided
+from bot.storage.unshown import deny_unshown, record_unshown
 
 _nobodys = sa.or_(
     deliveries.c.owner.is_(None), deliveries.c.owner == bindparam("me"), deliveries.c.lease_until <= now()
@@ -213,10 +214,16 @@ def postpone(connection: sa.Connection, turn_id: str, seconds: float) -> None:
     connection.execute(_postpone, {"t": turn_id, "seconds": seconds})
 
 
-def abandon(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> None:
-    """Give up drawing what is wanted up to `revision`. A card that nobody will ever see must expire, too."""
-    _start_the_clocks(connection, turn_id, revision)
+def abandon(connection: sa.Connection, me: str, turn_id: str, revision: int, reason: str) -> bool:
+    """Give up drawing what is wanted up to `revision`: calls whose card was to be posted with it are turned down.
+    Whether there were any. Raises LostLease: the next may be posting the card at this moment.
+    """
+    denied = deny_unshown(connection, turn_id, revision, reason)
+    if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
+        raise LostLease(turn_id)
     connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})
+    record_unshown(connection, turn_id, denied)
+    return bool(denied)
 
 
 def _start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> None:

@@ -89,6 +89,11 @@ _expire = (
     .values(status=StepStatus.EXPIRED, ended_at=now())
     .returning(steps.c.n)
 )
+_requeue = (
+    turns.update()
+    .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
+    .values(status=TurnStatus.QUEUED, wake_at=None)
+)
 
 
 NOBODY = "countersign"
@@ -117,6 +122,12 @@ def show_to_those_behind(connection: sa.Connection, turn_id: str) -> None:
     ended.
     """
     connection.execute(_want_drawings_behind, {"t": turn_id})
+
+
+def go_on(connection: sa.Connection, turn_id: str) -> None:
+    """What a turn waited for is settled: if it is parked, whoever is free goes on with it."""
+    if connection.execute(_requeue, {"t": turn_id}).rowcount:
+        show_to_those_behind(connection, turn_id)
 
 
 def expire_overdue(connection: sa.Connection, turn_id: str) -> Sequence[int]:

@@ -25,7 +25,7 @@ from bot.domain.turns import Question, Receipt, StepStatus, TurnStatus
 from bot.storage import audit
 from bot.storage.bodies import question_body
 from bot.storage.clock import now
-from bot.storage.endings import end_turn, show_change, show_to_those_behind
+from bot.storage.endings import end_turn, go_on, show_change
 from bot.storage.inserting import Insert
 from bot.storage.ringing import ring_all, ring_stop, ring_turn
 from bot.storage.tables import LIVE, Json, approvals, conversations, decisions, deliveries, message_keys, steps, turns
@@ -95,11 +95,6 @@ _revise = (
         revised_by=bindparam("by"),
         fingerprint=bindparam("print"),
     )
-)
-_requeue = (
-    turns.update()
-    .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
-    .values(status=TurnStatus.QUEUED, wake_at=None)
 )
 _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 
@@ -189,8 +184,7 @@ def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlemen
             "key": key,
         },
     )
-    if connection.execute(_requeue, {"t": asked.turn_id}).rowcount:
-        show_to_those_behind(connection, asked.turn_id)
+    go_on(connection, asked.turn_id)
     show_change(connection, asked.turn_id)
     audit.record(
         connection,
@@ -274,7 +268,7 @@ def _objection(asked: Any, decision: Decision) -> Settlement | None:
 def _how(status: StepStatus, by: str) -> str:
     match status:
         case StepStatus.DENIED:
-            return f"{by} has turned it down already."
+            return f"{by} has turned it down already." if by else "It could not be shown before that. It was not run."
         case StepStatus.EXPIRED:
             return "It timed out before that. It was not run."
         case StepStatus.CANCELLED:

@@ -72,7 +72,7 @@ def read_conversations(
     connection: sa.Connection, beginning: str, person: str, limit: int, offset: int
 ) -> tuple[Sequence[ConversationSummary], int]:
     """A page of the conversations whose key begins so, the latest first, and how many there are in all."""
-    values = {**reach("reach", beginning), **_who(person)}
+    values = {**reach("reach", beginning), **who(person)}
     page, count = (_ones, _count_ones) if person else (_everybodys, _count_everybodys)
     rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
     return [
@@ -91,10 +91,10 @@ def read_conversations(
 
 def took_part(connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
     """Whether this person has asked something there."""
-    return connection.execute(_took_part, {"k": str(conversation), **_who(person)}).first() is not None
+    return connection.execute(_took_part, {"k": str(conversation), **who(person)}).first() is not None
 
 
-def _who(person: str) -> dict[str, str]:
+def who(person: str) -> dict[str, str]:
     """A principal as parameters: an id means a person only on its own platform."""
     platform, _, name = person.partition(":")
     return {"person": name, **reach("platform", f"{quote(platform, safe='')}:")} if person else {}

@@ -4,6 +4,7 @@ them; a test compares the two.
 conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-n message_keys
                   turns 1-1 deliveries, 1-n drawings
+                  turns 1-n opinions
 grants            standing permissions
 jobs              work that is due once, whoever does it
 mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities and 1-n policies: those also of the operator's servers
@@ -86,6 +87,7 @@ _active = sa.text("status in ('running', 'waiting')")
 sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 # The promise "one turn of a conversation at a time" is kept by the database itself.
 sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
+sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
 
 message_keys = sa.Table(
     "message_keys",
@@ -170,6 +172,15 @@ drawings = sa.Table(
     sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("slot", sa.Text, primary_key=True),
     sa.Column("ref", sa.Text, nullable=False),
+)
+
+opinions = sa.Table(
+    "opinions",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("person", Words, primary_key=True),
+    sa.Column("good", sa.Boolean, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
 )
 
 grants = sa.Table(

@@ -182,9 +182,9 @@ class SqlTurnLog:
         """Try the drawing again later."""
         await self._run(drawings.postpone, turn_id, seconds)
 
-    async def abandon(self, turn_id: str, revision: int, reason: str) -> None:
-        """Give up drawing what is wanted so far."""
-        await self._run(drawings.abandon, turn_id, revision, reason)
+    async def abandon(self, turn_id: str, revision: int, reason: str) -> bool:
+        """Give up drawing what is wanted so far; whether calls were turned down with it."""
+        return await self._run(drawings.abandon, self.me, turn_id, revision, reason)
 
     async def take_job(self, name: str, seconds: float) -> bool:
         """Whether this process is the one to do a job now."""

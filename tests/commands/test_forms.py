@@ -373,3 +373,30 @@ async def test_a_profile_of_every_workspace_is_for_the_operator_to_change() -> N
     assert not (await held.ask("profile bind Support", ADMIN)).failed
     assert not (await held.ask("profile bind Support everywhere", OPERATOR)).failed
     assert held.profiles.bound.keys() == {"test:w:hall", ""}
+
+
+async def test_what_nobody_has_been_asked_yet_is_not_wrong_yet() -> None:
+    held = office()
+    first = await held.form("mcp add", OPERATOR, hidden_input=True)
+    second = await held.submit(first, {**GOOD, "auth": "api_key"}, OPERATOR, hidden_input=True)
+    assert errors(second) == {}
+    assert isinstance(second, Form)
+    again = await held.submit(second, {"auth_header": "X-Key", "secret": "", "hidden": ""}, OPERATOR, hidden_input=True)
+    assert errors(again).keys() == {"hidden"}
+    assert "is missing" in errors(again)["hidden"]
+
+
+async def test_a_secret_that_was_not_typed_ends_the_matter() -> None:
+    held = await with_jira(OPERATOR)
+    form = await held.form("mcp secret set jira auth", OPERATOR, hidden_input=True)
+    reply = await held.submit(form, {"hidden": ""}, OPERATOR, hidden_input=True)
+    assert isinstance(reply, Reply)
+    assert (reply.failed, reply.text) == (True, "No secret was typed. Nothing was changed.")
+
+
+async def test_nobody_types_a_secret_for_a_server_that_does_not_sign_in() -> None:
+    held = office()
+    await held.ask("mcp add linear --url https://linear.example/mcp --no-verify", OPERATOR)
+    answers = await held.answers("mcp", "secret", "set", "linear", "auth", member=OPERATOR, hidden_input=True)
+    assert isinstance(answers[-1], Reply)
+    assert "`linear` does not sign in" in answers[-1].text

@@ -39,13 +39,23 @@ from bot.errors import Conflict, NotFound, SecretUnavailable
 from bot.storage import audit
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
+from bot.storage.opinion_store import SqlOpinionStore
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.profile_store import SqlProfileStore
 from bot.storage.secret_box import SecretBox, generate_key, make_box
 from bot.storage.server_store import Resealed, SqlServerStore
 from bot.storage.tables import metadata
-from bot.stores import Archive, PolicyStore, ProfileStore, ServerStore
-from tests.fakes.parts import ANA, BEN, HALL, message
+from bot.stores import (
+    Archive,
+    AwaitedCall,
+    Opinion,
+    OpinionStore,
+    Overview,
+    PolicyStore,
+    ProfileStore,
+    ServerStore,
+)
+from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import START, Ledger, SqliteLedger, running
 
 T = TypeVar("T")
@@ -71,6 +81,8 @@ def test_the_stores_are_what_the_other_parts_ask_for(ledger: Ledger) -> None:
     _policies: PolicyStore = SqlPolicyStore(ledger.database)
     _profiles: ProfileStore = SqlProfileStore(ledger.database)
     _archive: Archive = SqlArchive(ledger.database)
+    _overview: Overview = SqlArchive(ledger.database)
+    _opinions: OpinionStore = SqlOpinionStore(ledger.database)
 
 
 def record(slug: str = "weather", workspace: str = HOME, **fields: Any) -> ServerRecord:
@@ -968,3 +980,109 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
     )
     (entry,) = (await SqlArchive(ledger.database).audit(added.id, 10, 0))[0]
     assert entry.facts["policy"] == "ALWAYS_DENY"
+
+
+# ------------------------------------------------------- what concerns one person
+
+
+async def test_a_persons_last_word_on_an_answer_is_the_one_that_is_kept(ledger: Ledger) -> None:
+    opinions = SqlOpinionStore(ledger.database)
+    claim = await running(ledger)
+    await opinions.keep(claim.turn_id, True, ANA)
+    ledger.time += 1
+    await opinions.keep(claim.turn_id, True, BEN)
+    ledger.time += 1
+    await opinions.keep(claim.turn_id, False, ANA)
+    await opinions.keep(claim.turn_id, False, ANA)
+    assert await opinions.of(claim.turn_id) == [
+        Opinion(claim.turn_id, True, BEN.principal, START + 1),
+        Opinion(claim.turn_id, False, ANA.principal, START + 2),
+    ]
+    assert await opinions.of("another") == []
+
+
+async def test_opinions_go_with_their_turn_and_none_is_kept_of_one_that_is_gone(ledger: Ledger) -> None:
+    opinions = SqlOpinionStore(ledger.database)
+    claim = await running(ledger)
+    await opinions.keep(claim.turn_id, True, ANA)
+    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    before = len(await rows_of(ledger, "audit"))
+    assert await SqlArchive(ledger.database).delete(HALL, BEN)
+    assert await opinions.of(claim.turn_id) == []
+    with pytest.raises(NotFound, match="not kept any more"):
+        await opinions.keep(claim.turn_id, False, ANA)
+    assert await opinions.of(claim.turn_id) == []
+    assert len(await rows_of(ledger, "audit")) == before + 1, "the deletion alone"
+
+
+async def test_opinions_of_people_with_strange_names_are_theirs(ledger: Ledger) -> None:
+    opinions = SqlOpinionStore(ledger.database)
+    claim = await running(ledger)
+    strange = Author("test", WEIRD, WEIRD)
+    await opinions.keep(claim.turn_id, True, strange)
+    await opinions.keep(claim.turn_id, False, strange)
+    assert [opinion.good for opinion in await opinions.of(claim.turn_id)] == [False]
+
+
+async def awaiting(ledger: Ledger, conversation: ConversationKey, *cards: str) -> str:
+    """A turn that waits for a signature on each of these; its id."""
+    ledger.time += 1
+    claim = await running(ledger, f"{conversation}", conversation)
+    calls = [wanted(n, "news", StepStatus.AWAITING, card) for n, card in enumerate(cards, 1)]
+    await ledger.log.append(claim, None, calls)
+    assert await ledger.log.park(claim) is None
+    return claim.turn_id
+
+
+async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    await awaiting(ledger, at("hall"), "card-1", "card-2")
+    await awaiting(ledger, at("hall", "2"), "card-3")
+    await awaiting(ledger, at("hall", "1", "W"), "card-4")
+    found = await archive.waiting("test:w:", 10)
+    assert [each.approval_id for each in found] == ["card-3", "card-1", "card-2"]
+    assert found[0] == AwaitedCall("card-3", at("hall", "2"), ANA)
+    assert [each.approval_id for each in await archive.waiting("test:w:", 1)] == ["card-3"]
+    assert len(await archive.waiting("", 10)) == 4
+    assert await archive.waiting("slack:", 10) == []
+
+
+async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    decided = await awaiting(ledger, at("a"), "card-1")
+    expiring = await awaiting(ledger, at("b"), "card-2")
+    stopped = await awaiting(ledger, at("c"), "card-3")
+    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    await ledger.log.take(expiring, NEWEST)
+    await ledger.log.drawn(expiring, NEWEST)
+    await ledger.log.stop(stopped, ANA)
+    assert decided
+    assert [each.approval_id for each in await archive.waiting("", 10)] == ["card-2"]
+    ledger.time += 61
+    assert await archive.waiting("", 10) == []
+
+
+async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stands(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    await asked(ledger, at("hall"), "first")
+    await asked(ledger, at("hall"), "not hers", BEN)
+    await asked(ledger, at("hall", "1", "W"), "elsewhere")
+    (claim,) = await ledger.log.claim(1)
+    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    await asked(ledger, at("hall", "2"), "second")
+    found = await archive.asked(ANA.principal, "test:w:", 10)
+    assert [(turn.question.text, turn.status) for turn in found] == [
+        ("second", TurnStatus.QUEUED),
+        ("first", TurnStatus.DONE),
+    ]
+    assert (found[1].id, found[1].conversation, found[1].author) == (claim.turn_id, at("hall"), ANA)
+    assert [turn.question.text for turn in await archive.asked(ANA.principal, "", 1)] == ["second"]
+    assert await archive.asked("slack:ana", "", 10) == []
+
+
+async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(ledger: Ledger) -> None:
+    await asked(ledger, at("hall"), "first")
+    await asked(ledger, at("hall", "2"), "second")
+    await execute(ledger, "update turns set question = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
+    found = await SqlArchive(ledger.database).asked(ANA.principal, "", 10)
+    assert [turn.question.text for turn in found] == ["second"]

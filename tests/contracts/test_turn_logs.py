@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
@@ -22,7 +23,7 @@ from bot.domain.approvals import (
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.turns import Claim, ModelStep, Origin, Question, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import Drawn
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
 from bot.storage import audit
@@ -187,7 +188,7 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
         Usage(10, 5, 2),
         ("A note.",),
     )
-    parts = (TextPart("t"), ImagePart(b"\x00\xff", "image/png"), FilePart(b"f", "a/b", "n"))
+    parts = (TextPart("t"), ImagePart(b"\x00\xff", "image/png", "a.png"), FilePart(b"f", "a/b", "n"))
     outcome = ToolResult("x", parts, True, {"k": 1})
     written = ToolRef("s", "write", "Write", "d", True, False)
     step = ToolStep(2, reply.message.tool_calls[0], written, StepStatus.FAILED, result=outcome)
@@ -273,14 +274,115 @@ async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_n
     assert isinstance(await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)), AlreadySettled)
 
 
-async def test_a_card_that_can_never_be_posted_expires_all_the_same(ledger: Ledger) -> None:
+UNSHOWN = "The approval could not be shown here: The channel is gone. Not run."
+
+
+async def unseen(ledger: Ledger, expires_in: float | None = 60.0) -> tuple[Claim, int]:
+    """A turn that is parked with a card that is being drawn; the revision that it is part of."""
     claim = await running(ledger)
-    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
+    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
     await ledger.log.park(claim)
-    await ledger.log.abandon(claim.turn_id, record.revision, "the channel is gone")
-    ledger.time += 61
+    await ledger.log.take(claim.turn_id, NEWEST)
+    return claim, record.revision
+
+
+@pytest.mark.parametrize("expires_in", [60.0, None])
+async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn_goes_on(
+    ledger: Ledger, expires_in: float | None
+) -> None:
+    claim, revision = await unseen(ledger, expires_in)
+    assert await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
+    log = await ledger.restart()
+    (again,) = await log.claim(8)
+    record = await log.resume(again)
+    (step,) = record.calls
+    assert (step.status, step.result) == (StepStatus.DENIED, ToolResult("c2", (TextPart(UNSHOWN),), is_error=True))
+    assert step.approval is not None
+    assert (step.approval.decided_by, step.approval.reason) == ("", UNSHOWN)
+    assert record.revision > revision
+    late = await log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    assert late == AlreadySettled("It could not be shown before that. It was not run.")
+
+
+async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
+    assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
+    kinds = await ledger.database.run(
+        lambda connection: connection.execute(sa.text("select kind from audit order by seq")).scalars().all()
+    )
+    assert list(kinds) == ["asked", "not shown"]
+
+
+async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    assert await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
+    before = await ledger.log.view(claim.turn_id)
+    assert not await ledger.log.abandon(claim.turn_id, revision, "Something else.")
+    assert await ledger.log.view(claim.turn_id) == before
+
+
+async def test_a_drawing_that_nobody_has_given_up_is_given_up_after_the_next_start(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    log = await ledger.restart()
+    assert await log.undrawn("test:", 8) == [claim.turn_id]
+    await log.take(claim.turn_id, NEWEST)
+    assert await log.abandon(claim.turn_id, revision, "The channel is gone.")
+    assert (await log.view(claim.turn_id)).turn.status is TurnStatus.QUEUED
+
+
+async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_given_up(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    await ledger.log.drawn(claim.turn_id, revision)
+    assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN))
+    view = await ledger.log.view(claim.turn_id)
+    await ledger.log.take(claim.turn_id, NEWEST)
+    assert not await ledger.log.abandon(claim.turn_id, view.revision, "The channel is gone.")
+    assert await ledger.log.view(claim.turn_id) == view
+    assert view.turn.status is TurnStatus.WAITING
+    assert await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA)) == Settled(Verdict.APPROVE)
+
+
+async def test_of_several_cards_only_the_one_that_nobody_saw_is_turned_down(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    await ledger.log.drawn(claim.turn_id, revision)
+    ledger.log = await ledger.restart()
+    assert await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA)) == Settled(Verdict.APPROVE)
     (again,) = await ledger.log.claim(8)
-    assert (await ledger.log.resume(again)).calls[0].status is StepStatus.EXPIRED
+    first = await ledger.log.resume(again)
+    other = dataclasses.replace(approval(), id="card-2")
+    reply = ModelStep(3, assistant("", ToolCall("c4", "s__write", {"a": 1})), StopReason.TOOLS)
+    record = await ledger.log.append(again, reply, [write(4, StepStatus.AWAITING, other)])
+    await ledger.log.take(claim.turn_id, NEWEST)
+    assert not await ledger.log.abandon(claim.turn_id, first.revision, "The channel is gone.")
+    assert await ledger.log.abandon(claim.turn_id, record.revision, "The channel is gone.")
+    calls = (await ledger.log.resume(again)).calls
+    assert [step.status for step in calls] == [StepStatus.READY, StepStatus.DENIED]
+
+
+async def test_a_call_that_somebody_has_decided_is_left_alone_when_its_drawing_is_given_up(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, ANA))
+    assert not await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
+    view = await ledger.log.view(claim.turn_id)
+    assert view.steps[1].status is StepStatus.READY  # type: ignore[union-attr]
+
+
+async def test_who_has_lost_a_drawing_turns_nothing_down(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    before = await ledger.log.view(claim.turn_id)
+    log = await ledger.restart()
+    with pytest.raises(LostLease):
+        await log.abandon(claim.turn_id, revision, "The channel is gone.")
+    assert await log.view(claim.turn_id) == before
+
+
+async def test_those_behind_a_call_that_was_turned_down_unseen_are_drawn_anew(ledger: Ledger) -> None:
+    claim, revision = await unseen(ledger)
+    second = await ledger.log.enqueue(message("two"))
+    waiting = await ledger.log.view(second.turn_id)
+    await ledger.log.abandon(claim.turn_id, revision, "The channel is gone.")
+    assert (await ledger.log.view(second.turn_id)).revision > waiting.revision
 
 
 async def test_an_approval_without_a_limit_waits_for_ever(ledger: Ledger) -> None:
@@ -340,7 +442,8 @@ async def test_a_drawing_that_failed_comes_again_when_its_time_has_come(ledger: 
     assert await ledger.log.undrawn("test:", 8) == []
     ledger.time += 31
     assert await ledger.log.undrawn("test:", 8) == [claim.turn_id]
-    await ledger.log.abandon(claim.turn_id, record.revision, "the channel is gone")
+    await ledger.log.take(claim.turn_id, NEWEST)
+    assert not await ledger.log.abandon(claim.turn_id, record.revision, "the channel is gone")
     assert await ledger.log.undrawn("test:", 8) == []
 
 

@@ -11,11 +11,11 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook
-from bot.storage import schema
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
+from tests.migrated import migrated
 
 
 @dataclass
@@ -63,7 +63,6 @@ class House:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     clock = [1_000_000.0]
     read: Callable[[], float] = lambda: clock[0]  # noqa: E731
-    database = open_sqlite(tmp_path / "turns.db", clock=read)
-    await schema.upgrade(database)
+    database = open_sqlite(await migrated(tmp_path / "turns.db"), clock=read)
     yield House(database, SqlTurnLog(database), clock)
     await database.close()

@@ -42,8 +42,9 @@ def record(
     context: tuple[str, ...] = (),
     status: TurnStatus = TurnStatus.RUNNING,
     seq: int = 1,
+    attachments: tuple[Attachment, ...] = (),
 ) -> TurnRecord:
-    question = Question(text, (Attachment("F1", "plan.pdf", "application/pdf", 10),), context)
+    question = Question(text, attachments, context)
     return TurnRecord(Turn(f"t{seq}", HALL, seq, ANA, question, status, 0.0), steps, len(steps))
 
 

@@ -5,17 +5,31 @@ from collections.abc import AsyncGenerator, Collection
 
 import pytest
 
+from bot.domain.approvals import Revision
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import TurnStatus
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.engine.drawing import Drawings
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
-from tests.fakes.parts import NEWEST, RecordingSurface, ask_for, call, message, returned, running, say, tool, until
+from tests.fakes.parts import (
+    ANA,
+    NEWEST,
+    RecordingSurface,
+    ask_for,
+    call,
+    message,
+    returned,
+    running,
+    say,
+    tool,
+    until,
+    words,
+)
 
 
 async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: House) -> None:
@@ -46,6 +60,79 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(house: House) -> None
         await until(lambda: not engine._worker._held and not engine._drawings._tasks)
     assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.DONE
     assert await house.log.undrawn("test:", 1) == []
+
+
+class NoCards(RecordingSurface):
+    """A place where everything can be said, but no card posted."""
+
+    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        if view.awaiting:
+            raise DeliveryFailed("Cards are not allowed here.", "ask an administrator", permanent=True)
+        async for drawn in super().show(view, refs):
+            yield drawn
+
+
+NOT_SHOWN = "The approval could not be shown here: Cards are not allowed here. Not run."
+
+
+async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_asker_are_told(house: House) -> None:
+    house.surface = NoCards()
+    house.toolbox.add(tool("notes__add"))
+    house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("save it"))).turn_id)
+        await until(lambda: not engine._drawings._tasks)
+    assert view.turn.status is TurnStatus.DONE
+    (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
+    assert step.status is StepStatus.DENIED
+    assert step.result is not None
+    assert step.result.text == NOT_SHOWN
+    assert NOT_SHOWN in words(house.model.requests[1])
+    assert house.toolbox.calls == []
+
+
+async def test_calls_that_run_meanwhile_are_not_held_up_by_a_card_that_cannot_be_posted(house: House) -> None:
+    denied = asyncio.Event()
+
+    async def until_denied(call: ToolCall, _context: CallContext) -> ToolOutcome:
+        await denied.wait()
+        return returned(call, "read")
+
+    house.surface = NoCards()
+    house.toolbox.add(tool("notes__add"))
+    house.toolbox.add(tool("notes__read", read_only=True), until_denied)
+    house.allow("notes__read")
+    house.model.script = [ask_for(call("notes__add", "c1"), call("notes__read", "c2")), say("Half of it.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("go"))
+        await house.surface.wait_for(
+            lambda view: any(isinstance(step, ToolStep) and step.status is StepStatus.DENIED for step in view.steps)
+        )
+        denied.set()
+        view = await house.surface.ended(receipt.turn_id)
+    assert {"read", NOT_SHOWN} <= set(words(house.model.requests[1]))
+    assert view.turn.status is TurnStatus.DONE
+
+
+async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(house: House) -> None:
+    house.toolbox.add(tool("notes__add"))
+    house.model.script = [ask_for(call("notes__add")), say("Saved.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("save it"))
+        await house.surface.wait_for(lambda view: bool(view.awaiting))
+        await until(lambda: not engine._worker._held and not engine._drawings._tasks)
+    (step,) = (await house.log.view(receipt.turn_id)).awaiting
+    assert step.approval is not None
+    revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
+    assert await house.log.revise(revised)
+    house.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
+    again = house.engine()
+    async with running(again):
+        await until(lambda: not house.surface.trouble and not again._drawings._tasks)
+    assert [step.status for step in (await house.log.view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
 async def test_a_surface_with_a_bug_stops_neither_its_turn_nor_other_drawings(house: House) -> None:

@@ -27,8 +27,14 @@ def member(author: Author) -> Member:
     return Member(author)
 
 
-def message(text: str, *keys: str, conversation: ConversationKey = HALL, author: Author = ANA) -> InboundMessage:
-    return InboundMessage(keys or (text,), conversation, author, text)
+def message(
+    text: str,
+    *keys: str,
+    conversation: ConversationKey = HALL,
+    author: Author = ANA,
+    attachments: Sequence[Attachment] = (),
+) -> InboundMessage:
+    return InboundMessage(keys or (text,), conversation, author, text, tuple(attachments))
 
 
 def say(text: str) -> Completion:
@@ -122,13 +128,17 @@ class FakeToolbox:
 
 @dataclass
 class RecordingSurface:
-    """Remembers every view; `trouble` are errors to raise first, one a drawing."""
+    """Remembers every view; `trouble` are errors to raise first, one a drawing. `files` are uploads by id, or what goes
+    wrong with them; those that were asked for are in `fetched`.
+    """
 
     reach: str = "test:"
     pace: float = 0.0
     views: list[TurnView] = field(default_factory=list)
     trouble: list[Exception] = field(default_factory=list)
     seen: asyncio.Condition = field(default_factory=asyncio.Condition)
+    files: dict[str, bytes | Exception] = field(default_factory=dict)
+    fetched: list[str] = field(default_factory=list)
 
     async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         if self.trouble:
@@ -145,7 +155,11 @@ class RecordingSurface:
         return Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:
-        return b""
+        self.fetched.append(attachment.id)
+        found = self.files.get(attachment.id, b"")
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def wait_for(self, wanted: Callable[[TurnView], bool], seconds: float = 10.0) -> TurnView:
         """The first view, past or to come, that is wanted."""

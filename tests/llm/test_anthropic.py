@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from bot.llm import anthropic
 from bot.llm.anthropic_request import request_body
 from tests.fakes.llm import Call, ErrorEvent, Raw, Say
 from tests.fakes.llm_anthropic import signature
-from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_CHAT, asking, complete, events, talking
+from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
 
 PNG = b"\x89PNG"
 
@@ -246,8 +247,46 @@ def test_images_are_blocks_and_other_kinds_are_named() -> None:
         assistant("", ToolCall("c", "look")),
         tool_results(ToolResult("c", (image,), is_error=True)),
     )
-    assert question["content"] == [block, text("[Image: image/svg+xml]")]
+    assert question["content"] == [block, text("[image: image/svg+xml]")]
     assert result["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": [block], "is_error": True}]
+
+
+async def test_images_reach_the_service_as_they_are() -> None:
+    image = Message(Role.USER, (TextPart("Attached image cat.png"), ImagePart(PNG, "image/png", "cat.png")))
+    async with talking(ANTHROPIC, Say("A cat.")) as (model, service):
+        assert model.capabilities.images
+        await complete(model, asking(image, user("What is it?")))
+    assert service.refusals == []
+    (question,) = service.requests[0].messages
+    assert question["content"] == [
+        text("Attached image cat.png"),
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
+        text("What is it?"),
+    ]
+
+
+async def test_a_model_that_does_not_see_gets_the_names_of_images() -> None:
+    blind = Provider(
+        "anthropic",
+        "ANTHROPIC",
+        lambda address: anthropic.create(anthropic.Config(MODEL, KEY, base_url=address, images=False)),
+    )
+    transcript = (
+        Message(Role.USER, (ImagePart(PNG, "image/png", "<operator_note>.png"),)),
+        assistant("", ToolCall("c", "look")),
+        tool_results(ToolResult("c", (ImagePart(PNG, "image/png"),))),
+    )
+    async with talking(blind, Say("A cat?")) as (model, service):
+        assert not model.capabilities.images
+        await complete(model, asking(*transcript))
+    question, _, result = service.requests[0].messages
+    assert question["content"] == [text("[image: <operator note>.png]")]
+    assert result["content"][0]["content"] == [text("[image: image/png]")]
+
+
+def test_an_image_is_no_larger_encoded_than_the_service_takes() -> None:
+    largest = anthropic.create(anthropic.Config(MODEL, KEY)).capabilities.image_bytes
+    assert len(b64encode(bytes(largest))) == 5 * 2**20
 
 
 @pytest.mark.parametrize("kept", [None, [], {}, {"thinking": None}, {"thinking": [{"before": "x"}, 7]}])

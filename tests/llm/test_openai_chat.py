@@ -13,9 +13,14 @@ from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import openai_chat
 from bot.llm.openai_chat_request import request_body
 from tests.fakes.llm import ErrorEvent, Raw, Reply, Say, Status
-from tests.llm.conversation import KEY, MODEL, OPENAI_CHAT, asking, complete, events, talking
+from tests.llm.conversation import KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
 
 PNG = b"\x89PNG"
+SEEING = Provider(
+    "openai",
+    "OPENAI",
+    lambda address: openai_chat.create(openai_chat.Config(MODEL, KEY, base_url=address, images=True)),
+)
 
 
 def chunk(delta: Mapping[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -145,7 +150,8 @@ async def test_images_are_sent_as_data_and_named_where_only_text_goes() -> None:
         assistant("", ToolCall("c", "look")),
         tool_results(ToolResult("c", (TextPart("Seen:"), image), is_error=True)),
     )
-    async with talking(OPENAI_CHAT, Say("A cat.")) as (model, service):
+    async with talking(SEEING, Say("A cat.")) as (model, service):
+        assert model.capabilities.images
         await complete(model, asking(*transcript))
     question, call, result = service.requests[0].messages
     assert question["content"] == [
@@ -153,7 +159,27 @@ async def test_images_are_sent_as_data_and_named_where_only_text_goes() -> None:
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
     ]
     assert call["content"] is None
-    assert result["content"] == "Error: Seen:\n[Image: image/png]"
+    assert result["content"] == "Error: Seen:\n[image: image/png]"
+
+
+async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to_see_them() -> None:
+    image = ImagePart(PNG, "image/png", "cat.png")
+    transcript = (
+        Message(Role.USER, (TextPart("This?"), image)),
+        assistant("", ToolCall("c", "look")),
+        tool_results(ToolResult("c", (image,))),
+    )
+    async with talking(OPENAI_CHAT, Say("A cat?")) as (model, service):
+        assert not model.capabilities.images
+        await complete(model, asking(*transcript))
+    question, _, result = service.requests[0].messages
+    assert question["content"] == "This?\n[image: cat.png]"
+    assert result["content"] == "[image: cat.png]"
+
+
+def test_the_vendors_own_models_see_images_unless_it_is_said_that_they_do_not() -> None:
+    assert openai_chat.create(openai_chat.Config(MODEL, KEY)).capabilities.images
+    assert not openai_chat.create(openai_chat.Config(MODEL, KEY, images=False)).capabilities.images
 
 
 async def test_system_messages_stay_where_they_are() -> None:

@@ -32,6 +32,8 @@ def test_ordinary_markdown_stays_as_it_is() -> None:
         ("![x](https://evil.example/a.png)", "[x](https://evil.example/a.png)"),
         ("[x](javascript:alert)", f"[x]{JOINER}(javascript:alert)"),
         ("[bank.example](https://evil.example)", "[bank.example](https://evil.example) (https://evil.example)"),
+        ("[docs](https://a.example/<!channel>)", f"[docs]{JOINER}(https://a.example/<{JOINER}!channel>)"),
+        ("<https://a.example/&lt;!here&gt;>", f"<{JOINER}https://a.example/&lt;{JOINER}!here&gt;>"),
         ("<https://example.com>", "<https://example.com>"),
         ("<https://evil.example|bank>", f"<{JOINER}https://evil.example|bank>"),
         ("[x][1]\n\n[1]: slack://open", f"[x]{JOINER}[1]\n\n[1]{JOINER}: slack://open"),

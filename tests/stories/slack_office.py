@@ -14,6 +14,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook
 from bot.platforms.slack.listener import SlackListener
+from bot.platforms.slack.live import Streaming
 from bot.platforms.slack.pacing import Pacing
 from bot.platforms.slack.people import People
 from bot.platforms.slack.rights import Manners
@@ -26,52 +27,25 @@ from bot.storage.postgresql import PostgresDatabase
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, ScriptedModel
-from tests.fakes.slack import Channel, FakeSlack, Message, User
+from tests.fakes.slack import FakeSlack
 from tests.platforms.slack.front_door import ScriptedCommands
+from tests.stories.slack_room import Room
 
 
-@dataclass
-class Office:
-    """Priya asks, Sam administers, #incidents is where they are."""
+@dataclass(kw_only=True)
+class Office(Room):
+    """The room, and the bot's processes in the test's own."""
 
-    slack: FakeSlack
     database: Path
-    priya: User
-    sam: User
-    incidents: Channel
     model: ScriptedModel = field(default_factory=ScriptedModel)
     toolbox: FakeToolbox = field(default_factory=FakeToolbox)
     allowed: set[str] = field(default_factory=set)
     signatories: Signatories = Signatories()
     groups: frozenset[str] = frozenset()
     approval_seconds: float = 1800.0
+    streaming: Streaming = Streaming.DIRECT
     server: str = ""
     """The address of a database on PostgreSQL, instead of the file."""
-
-    def ask(self, text: str, thread: str | None = None, user: User | None = None) -> Message:
-        """Priya mentions the bot in #incidents."""
-        return self.slack.say(user or self.priya, self.incidents, f"{self.slack.bot.mention} {text}", thread_ts=thread)
-
-    def said(self, thread: str, channel: Channel | None = None) -> list[str]:
-        """What everybody reads of the bot in a thread."""
-        place = channel or self.incidents
-        sights = self.slack.what_user_sees(self.priya, place, thread)
-        whispered = {each.ts for each in self.slack.posted(place) if each.ephemeral_to}
-        return [each.words for each in sights if each.user == self.slack.bot.id and each.ts not in whispered]
-
-    async def reads(self, thread: str, text: str, channel: Channel | None = None) -> Message:
-        """Wait until somebody can read this of the bot's in a thread; the message that says it."""
-
-        def found() -> list[Message]:
-            posted = [m for m in self.slack.posted(channel or self.incidents, thread) if not m.ephemeral_to]
-            return [message for message in posted if text in f"{message.text} {message.blocks}"]
-
-        await self.slack.until(found)
-        return found()[-1]
-
-    def whispers(self, user: User) -> list[str]:
-        """What only this person was told in #incidents."""
-        return [each.text for each in self.slack.posted(self.incidents) if each.ephemeral_to == user.id]
 
     @asynccontextmanager
     async def at_work(self, *, receiving: bool = True, drawing: bool = True) -> AsyncIterator[Engine]:
@@ -85,7 +59,7 @@ class Office:
                 log,
                 self.model,
                 self.toolbox,
-                [SlackSurface(api, people)] if drawing else [],
+                [SlackSurface(api, people, streaming=self.streaming)] if drawing else [],
                 rules=RuleBook(self._policies(), self.signatories),
                 approval_seconds=self.approval_seconds,
             )
@@ -126,7 +100,7 @@ async def an_office(folder: Path) -> AsyncIterator[Office]:
     """The office, with nobody of the bot's at work yet."""
     async with FakeSlack() as slack:
         priya, sam = slack.user("Priya"), slack.user("Sam", admin=True)
-        yield Office(slack, folder / "turns.db", priya, sam, slack.channel("incidents", priya, sam))
+        yield Office(slack, priya, sam, slack.channel("incidents", priya, sam), database=folder / "turns.db")
 
 
 def _passing(slack: FakeSlack) -> Callable[[float], Awaitable[None]]:

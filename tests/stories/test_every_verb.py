@@ -108,7 +108,7 @@ HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 BEFORE = (
     typed("/mcp list", "No servers yet. Try /mcp add", who=Who.EVERYONE),
     typed("/mcp reload", "says what runs already"),
-    typed("/mcp add", "ticket-desk is added.", "✓ 12 tools", fills=ADDING, audit=("added server", "set policy")),
+    typed("/mcp add", "ticket-desk is added.", "✓ 12 tools", fills=ADDING, audit=("added server",)),
 )
 MIDDLE = (
     for_all("/mcp show ticket-desk", "MCP server ticket-desk", "12 (12 write)", "connected"),
@@ -196,8 +196,8 @@ AFTER = (
         fills=(Fill("Type Support to confirm", "Support"),),
         audit=("deleted profile",),
     ),
-    typed("/mcp audit ticket-desk", "Audit of ticket-desk · 12", "console:owner", "secret auth stored → stored"),
-    typed("/mcp audit ticket-desk --page 2", "added server", "authentication: api_key"),
+    typed("/mcp audit ticket-desk", "Audit of ticket-desk · 11", "console:owner", "secret auth stored → stored"),
+    typed("/mcp audit ticket-desk --page 2", "added server", "authentication: api_key", "policy: ASK_USER"),
     typed(
         "/mcp remove ticket-desk",
         "ticket-desk is removed, with its secrets and rules.",

@@ -10,7 +10,7 @@ from bot.domain.tools import ToolOutcome
 from bot.engine.policy import Signatories
 from bot.ports import CallContext
 from tests.fakes.parts import ask_for, call, returned, say, tool, words
-from tests.fakes.slack import Team
+from tests.fakes.slack import Fails, Team
 from tests.stories.slack_office import an_office
 
 
@@ -228,17 +228,20 @@ async def test_ten_questions_at_once_stay_below_what_slack_takes(tmp_path: Path)
         assert not office.slack.calls.refused()
 
 
-async def test_a_call_whose_card_cannot_be_posted_is_not_run(tmp_path: Path) -> None:
+async def test_a_call_whose_card_cannot_be_posted_is_denied_and_the_thread_hears_of_it(tmp_path: Path) -> None:
     async with an_office(tmp_path) as office:
         office.toolbox.add(tool("jira__create_issue"))
 
-        async def leave(_request: ModelRequest) -> Completion:
-            office.incidents.members.remove(office.slack.bot.id)
+        async def ask(_request: ModelRequest) -> Completion:
+            await office.slack.until(lambda: office.slack.posted(office.incidents))
+            office.slack.fail("chat.postMessage", Fails("restricted_action"))
             return ask_for(call("jira__create_issue", summary="One"))
 
-        office.model.script = [leave, say("Not done.")]
+        office.model.script = [ask, say("I could not file it.")]
         async with office.at_work():
-            office.ask("file it")
-            await office.slack.until(office.slack.calls.refused)
-        assert [call.outcome for call in office.slack.calls.refused()] == ["not_in_channel"]
+            asked = office.ask("file it")
+            await office.reads(asked.ts, "I could not file it.")
+            await office.reads(asked.ts, "could not be shown here")
         assert office.toolbox.calls == []
+        assert any("could not be shown here" in text for text in words(office.model.requests[1]))
+        assert "cs.approve" not in str([each.blocks for each in office.slack.posted(office.incidents)])

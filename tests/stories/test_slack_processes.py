@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.postgres import Server
 from tests.stories import slack_process
@@ -57,18 +59,22 @@ async def test_what_was_acknowledged_is_answered_though_the_process_was_killed_r
         assert len(answers) == 1
 
 
-async def test_one_message_that_reaches_two_processes_is_answered_once(tmp_path: Path, postgres: Server) -> None:
+@pytest.mark.parametrize("mention_first", [True, False])
+async def test_one_message_that_reaches_two_processes_again_and_again_is_answered_once(
+    tmp_path: Path, postgres: Server, mention_first: bool
+) -> None:
     async with an_office(tmp_path) as office, AsyncExitStack() as stack:
+        office.slack.app.mention_first = mention_first
         office.server = await asyncio.to_thread(postgres.fresh)
         office.model.script = [say("Once."), say("Twice.")]
         for _ in range(2):
             await stack.enter_async_context(office.at_work())
         asked = office.ask("why?")
         await office.reads(asked.ts, "AI answer")
-        deliveries = list(office.slack.sent)
-        for delivery in deliveries:
-            office.slack.post.again(delivery)
-        await office.slack.until(lambda: all(each.settled.is_set() for each in office.slack.sent))
+        deliveries = [each for each in office.slack.sent if each.event.get("ts") == asked.ts]
+        attempts = [office.slack.post.again(delivery) for delivery in deliveries for _ in range(3)]
+        await office.slack.until(lambda: all(each.outcome for each in attempts))
+        assert len(deliveries) == 2
         assert len(office.model.requests) == 1
         assert len(office.said(asked.ts)) == 1
         assert not office.slack.calls.refused()

@@ -59,8 +59,8 @@ class DemoModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Tools, no images; any length of transcript."""
-        return Capabilities(tools=True, images=False)
+        """Tools, no images and no files; any length of transcript."""
+        return Capabilities(tools=True, images=False, files=False)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer's text word by word and a Completion last. Never fails."""

@@ -8,31 +8,28 @@ escaped here.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from bot.platforms.slack import sizes
 from bot.platforms.slack.presses import Press, written
 from bot.platforms.slack.slots import Block
+from bot.platforms.slack.wording import silenced
 from bot.rendering.plain import ELLIPSIS, one_line, plain
 
 Element = dict[str, Any]
 """A part of a block as JSON."""
 
-_BROADCAST = re.compile(r"(?<![\w.])@(?=[A-Za-z])")
-_WORD_JOINER = "\N{WORD JOINER}"
-
 
 def fallback(text: str) -> str:
     """`text` of a message: escaped, unable to mention anybody, and short enough to be edited."""
-    words = _BROADCAST.sub(f"@{_WORD_JOINER}", one_line(text, 2 * sizes.UPDATED_TEXT))
-    escaped = ""
-    for character in words:
-        piece = _ENTITIES.get(character, character)
-        if len(escaped) + len(piece) > sizes.UPDATED_TEXT - 1:
-            return escaped + ELLIPSIS
-        escaped += piece
-    return escaped or ELLIPSIS
+    pieces = [_ENTITIES.get(each, each) for each in silenced(one_line(text, 2 * sizes.UPDATED_TEXT))]
+    ends = list(accumulate(len(piece.encode()) for piece in pieces))
+    if not ends or ends[-1] <= sizes.UPDATED_TEXT:
+        return "".join(pieces) or ELLIPSIS
+    return "".join(pieces[: bisect_right(ends, sizes.UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
 
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}

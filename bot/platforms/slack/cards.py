@@ -7,6 +7,7 @@ what `rendering.cards` says of a call: exactly what runs, secrets masked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from bot.domain.approvals import Approval
 from bot.domain.turns import StepStatus, ToolStep
@@ -150,11 +151,20 @@ def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> 
     icon = _ICONS.get(step.status, "")
     title = headline(step, made).removesuffix("?")
     first = words(f"{icon} {title}", bold=True) if icon else words(title, strike=True)
-    at = [words(" · "), moment(approval.decided_at, DECIDED, "then")] if approval.decided_at else []
+    at = (
+        [words(" · "), moment(approval.decided_at, DECIDED, _in_utc(approval.decided_at))]
+        if approval.decided_at
+        else []
+    )
     rest = [words(f" · {part}") for part in (*_became(step, view), made.short_id)]
     told = rich_text(rich_section(first, words("\n"), words(made.outcome), *at, *rest))
     timed_out = step.status is StepStatus.EXPIRED and view.turn.status.ended
     return [told, *(buttons([button("Ask again", RunAgain(view.turn.id, step.n))]) if timed_out else [])]
+
+
+def _in_utc(at: float) -> str:
+    """A time for whoever is not shown their own: notifications, screen readers."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
 def _became(step: ToolStep, view: TurnView) -> Sequence[str]:

@@ -15,15 +15,25 @@ from bot.domain.approvals import Verdict
 from bot.domain.conversations import Author, ConversationKey
 from bot.errors import CountersignError, NotFound
 from bot.platforms.slack.answers import Place
-from bot.platforms.slack.decisions import decide, find_call
+from bot.platforms.slack.decisions import decide, find_asked, find_call
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Window
 from bot.platforms.slack.interaction import Pressed, Slashed, read_press, read_slash
 from bot.platforms.slack.invocations import Invocations, Trigger
-from bot.platforms.slack.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Opinion, Rate, Run, ViewAll
+from bot.platforms.slack.presses import (
+    Approve,
+    AskToConfirm,
+    AskWhyNot,
+    CardRef,
+    Opinion,
+    Rate,
+    Review,
+    Run,
+    ViewAll,
+)
 from bot.platforms.slack.reception import Asked, shell_words
 from bot.platforms.slack.references import conversation
-from bot.platforms.slack.refusals import OUT_OF_DATE
+from bot.platforms.slack.refusals import GONE, OUT_OF_DATE
 from bot.platforms.slack.telling import plain_sheet, whisper
 from bot.platforms.slack.uploads import direct_channel
 from bot.platforms.slack.windows import call_window, confirm_window, deny_window
@@ -97,13 +107,11 @@ class Counter:
         place = pressed.place
         match pressed.press:
             case Approve(cards):
-                member = await self._people.member(place.spot.user)
-                if told := await decide(self._engine, cards, Verdict.APPROVE, member):
-                    await self._whisper(place, told)
+                await self._approve(cards, pressed)
             case AskWhyNot(ref):
                 await self._open(deny_window(ref, str(place.unheard)), pressed)
-            case ViewAll(ref, page):
-                await self._view_all(ref, page, pressed)
+            case ViewAll() | Review():
+                await self._show_call(pressed.press, pressed)
             case Run(words):
                 await self.command(words, place, trigger)
             case AskToConfirm():
@@ -112,6 +120,15 @@ class Counter:
                 await self._rate(turn_id, opinion, place)
             case Check() | RunAgain() | Stop():
                 await self._take_up(pressed.press, place)
+
+    async def _approve(self, cards: tuple[CardRef, ...], pressed: Pressed) -> None:
+        member = await self._people.member(pressed.place.spot.user)
+        if told := await decide(self._desk, cards, Verdict.APPROVE, member):
+            await self._whisper(pressed.place, told)
+        elif pressed.view and (step := await find_asked(self._desk, cards[0].approval_id)) is not None:
+            # A card is redrawn by whoever draws the turn, a window by nobody.
+            window = call_window(step, keep=str(pressed.place.unheard))
+            await self._api.edit("views.update", view_id=pressed.view, view=window)
 
     async def _take_up(self, offer: Check | RunAgain | Stop, place: Place) -> None:
         member = await self._people.member(place.spot.user)
@@ -135,25 +152,38 @@ class Counter:
                 return "" if await self._engine.stop(turn_id, by) else ENDED
 
     async def _rate(self, turn_id: str, opinion: Opinion, place: Place) -> None:
-        if (keep := self._desk.records.opinion) is not None:
-            author = (await self._people.person(place.spot.user)).author
-            await keep(turn_id, opinion is Opinion.GOOD, author)
-        await self._whisper(place, THANKS)
+        person = await self._people.person(place.spot.user)
+        told = self._desk.manners.refusal(person) or THANKS
+        if told == THANKS and (keep := self._desk.records.opinion) is not None:
+            try:
+                await keep(turn_id, opinion is Opinion.GOOD, person.author)
+            except NotFound as error:
+                told = str(error)
+        await self._whisper(place, told)
 
-    async def _view_all(self, ref: CardRef, page: int, pressed: Pressed) -> None:
-        member = await self._people.member(pressed.place.spot.user)
-        if member.guest or member.external:
-            await self._whisper(pressed.place, NO_OUTSIDERS)
+    async def _show_call(self, press: ViewAll | Review, pressed: Pressed) -> None:
+        if await self._is_outsider(pressed):
             return
-        step = await find_call(self._desk, await self.where(pressed.place), ref)
+        match press:
+            case ViewAll(ref, page):
+                step, missing = await find_call(self._desk, await self.where(pressed.place), ref), OUT_OF_DATE
+            case Review(approval_id):
+                step, page, missing = await find_asked(self._desk, approval_id), 1, GONE
         if step is None:
-            await self._whisper(pressed.place, OUT_OF_DATE)
+            await self._whisper(pressed.place, missing)
             return
         window = call_window(step, page, str(pressed.place.unheard))
         if pressed.view:
             await self._api.edit("views.update", view_id=pressed.view, view=window)
         else:
             await self._api.post("views.open", trigger_id=pressed.trigger, view=window)
+
+    async def _is_outsider(self, pressed: Pressed) -> bool:
+        """Whether somebody may not see what a call would do; if so, they have been told."""
+        member = await self._people.member(pressed.place.spot.user)
+        if outside := member.guest or member.external:
+            await self._whisper(pressed.place, NO_OUTSIDERS)
+        return outside
 
     async def _open(self, window: Window, pressed: Pressed) -> None:
         """Open a window, on top of the one in which the button stands."""

@@ -13,21 +13,27 @@ from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import ToolStep
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.presses import CardRef
+from bot.platforms.slack.principals import with_names
 from bot.platforms.slack.refusals import refused
-from bot.ports import FrontDoor
 
 RECENT_TURNS = 30
 
 
-async def decide(
-    engine: FrontDoor, cards: Sequence[CardRef], verdict: Verdict, member: Member, reason: str = ""
-) -> str:
+async def decide(desk: Desk, cards: Sequence[CardRef], verdict: Verdict, member: Member, reason: str = "") -> str:
     """Give a verdict on every card; what the person has to be told, empty if all of them counted."""
     told = [
-        refused(await engine.decide(Decision(each.approval_id, each.revision, verdict, member.author, reason), member))
+        refused(
+            await desk.engine.decide(Decision(each.approval_id, each.revision, verdict, member.author, reason), member)
+        )
         for each in cards
     ]
-    return "\n".join(dict.fromkeys(filter(None, told)))
+    return await with_names(desk.people, "\n".join(dict.fromkeys(filter(None, told))))
+
+
+async def find_asked(desk: Desk, approval_id: str) -> ToolStep | None:
+    """The call that an approval asks about, as it stands now; None where that is not known (any more)."""
+    found = await desk.records.approval(approval_id) if desk.records.approval is not None else None
+    return None if found is None else found[1]
 
 
 async def find_call(desk: Desk, where: ConversationKey, card: CardRef) -> ToolStep | None:
@@ -35,8 +41,8 @@ async def find_call(desk: Desk, where: ConversationKey, card: CardRef) -> ToolSt
     the latest turns of the conversation in which it stands.
     """
     if desk.records.approval is not None:
-        found = await desk.records.approval(card.approval_id)
-        calls = [found[1]] if found is not None else []
+        found = await find_asked(desk, card.approval_id)
+        calls = [found] if found is not None else []
     else:
         views = await desk.engine.recent(where, RECENT_TURNS)
         calls = [step for view in views for step in view.steps if isinstance(step, ToolStep)]

@@ -18,7 +18,7 @@ from bot.platforms.slack.home import Home, home_view
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.telling import Spot, plain_sheet, whisper
 from bot.platforms.slack.windows import text_input, window
-from bot.platforms.slack.wording import Names, escaped, worded
+from bot.platforms.slack.wording import Names, escaped, silenced, worded
 from bot.rendering.plain import one_line
 
 ASK = "cs.ask"
@@ -106,7 +106,7 @@ class Gestures:
             "chat.postMessage",
             channel=spot.channel,
             thread_ts=spot.thread,
-            text=f"{escaped(member.author.name)} asks about this: {escaped(question)}",
+            text=escaped(silenced(f"{member.author.name} asks about this: {question}")),
             unfurl_links=False,
             unfurl_media=False,
         )

@@ -23,8 +23,8 @@ from bot.platforms.slack.blocks import (
     small,
     words,
 )
-from bot.platforms.slack.cards import EXPIRES, card_ref
-from bot.platforms.slack.presses import Run, ViewAll
+from bot.platforms.slack.cards import EXPIRES
+from bot.platforms.slack.presses import Review, Run
 from bot.platforms.slack.slots import Block
 from bot.platforms.slack.windows import View
 from bot.rendering.cards import card, headline
@@ -68,14 +68,15 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What one person's tab shows; lists come newest first. `servers` is None for whoever administers none, `now` is
-    epoch seconds.
+    """What one person's tab shows; lists come newest first. `more_waiting` counts the calls that wait for them beside
+    those listed. `servers` is None for whoever administers none, `now` is epoch seconds.
     """
 
     now: float
     waiting: Sequence[Waiting] = ()
     asked: Sequence[Turn] = ()
     servers: Sequence[ServerState] | None = None
+    more_waiting: int = 0
     first_visit: bool = False
 
 
@@ -84,7 +85,7 @@ def home_view(home: Home) -> View:
     blocks: list[Block] = []
     if home.first_visit:
         blocks += [header("Hello"), section(WELCOME), divider()]
-    blocks += _waiting(home.waiting)
+    blocks += _waiting(home.waiting, len(home.waiting) + home.more_waiting)
     blocks += _asked(home.asked)
     if home.servers is not None:
         blocks += _servers(home.servers)
@@ -93,8 +94,8 @@ def home_view(home: Home) -> View:
     return {"type": "home", "blocks": blocks}
 
 
-def _waiting(waiting: Sequence[Waiting]) -> list[Block]:
-    blocks: list[Block] = [header(f"Waiting for you ({len(waiting)})" if waiting else "Waiting for you")]
+def _waiting(waiting: Sequence[Waiting], count: int) -> list[Block]:
+    blocks: list[Block] = [header(f"Waiting for you ({count})" if waiting else "Waiting for you")]
     if not waiting:
         return [*blocks, section(NOTHING_WAITS)]
     for each in waiting[:SHOWN]:
@@ -104,8 +105,8 @@ def _waiting(waiting: Sequence[Waiting]) -> list[Block]:
         about: list[Element] = [words(headline(each.step, made), bold=True), words(f"\nAsked by {made.asked_by}")]
         if approval.expires_at is not None:
             about += [words(" · expires "), moment(approval.expires_at, EXPIRES, made.expiry)]
-        blocks += [rich_text(rich_section(*about)), *buttons([button("Review", ViewAll(card_ref(approval)))])]
-    return [*blocks, *_more(len(waiting))]
+        blocks += [rich_text(rich_section(*about)), *buttons([button("Review", Review(approval.id))])]
+    return [*blocks, *_more(count)]
 
 
 def _asked(asked: Sequence[Turn]) -> list[Block]:

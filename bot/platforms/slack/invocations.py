@@ -18,6 +18,7 @@ from bot.errors import DeliveryFailed
 from bot.platforms.slack.answers import Answers, Place, answers_at
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.forms import form_window
+from bot.platforms.slack.principals import reply_with_names
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.replies import reply_sheet
 from bot.platforms.slack.uploads import upload
@@ -54,6 +55,7 @@ class Invocations:
         self._api = desk.api
         self._commands = desk.commands
         self._engine = desk.engine
+        self._people = desk.people
 
     async def run(self, words: tuple[str, ...], member: Member, place: Place, trigger: Trigger | None) -> None:
         """Answer a command. Raises DeliveryFailed."""
@@ -76,9 +78,9 @@ class Invocations:
             async for answer in coming:
                 if isinstance(answer, Form):
                     return answer
-                await answers.progress(reply_sheet(answer))
-                await self._deliver(answer, place)
-                last = answer
+                last = await reply_with_names(self._people, answer)
+                await answers.progress(reply_sheet(last))
+                await self._deliver(last, place)
         if last is not None:
             await answers.finish(reply_sheet(last))
         return last
@@ -96,9 +98,9 @@ class Invocations:
             if isinstance(answer, Form):
                 last = await self._open(answer, words, place, trigger)
                 break
-            await answers.progress(reply_sheet(answer))
-            await self._deliver(answer, place)
-            last = answer
+            last = await reply_with_names(self._people, answer)
+            await answers.progress(reply_sheet(last))
+            await self._deliver(last, place)
         if last is not None:
             await answers.finish(reply_sheet(last))
 

@@ -1,14 +1,15 @@
 """Who people are in the workspace: names, rights, user groups.
 
-Answers are kept for five minutes, for names; whoever decides by them asks anew. Only groups that the settings name are
-asked for. Bots, guests and people of other organizations are marked as such, and so is whoever cannot be looked up.
+Answers are kept for five minutes, for names; whoever decides by them asks anew. Only groups that settings or profiles
+name are asked for. Bots, guests and people of other organizations are marked as such, and so is whoever cannot be
+looked up.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -48,11 +49,17 @@ class People:
         self, api: WebApi, groups: frozenset[str] = frozenset(), *, clock: Callable[[], float] = monotonic
     ) -> None:
         self._api = api
-        self._groups = frozenset(group.removeprefix(GROUP) for group in groups if group.startswith(GROUP))
+        self._groups = _ids(groups)
+        self._more_groups: Callable[[], Awaitable[frozenset[str]]] = _no_groups
         self._clock = clock
         self._people: OrderedDict[str, tuple[float, Person]] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
         self._members: tuple[float, Mapping[str, frozenset[str]]] = (float("-inf"), {})
+        self._handles: tuple[float, Mapping[str, str]] = (float("-inf"), {})
+
+    def also_ask_for(self, groups: Callable[[], Awaitable[frozenset[str]]]) -> None:
+        """Groups whose members matter beside those of the settings; asked for again at every decision."""
+        self._more_groups = groups
 
     async def person(self, user: str) -> Person:
         """Somebody, as of the last five minutes. Raises DeliveryFailed."""
@@ -82,6 +89,18 @@ class People:
         kept = self._people.get(user)
         return kept[1].name if kept is not None else user
 
+    async def handle(self, group: str) -> str:
+        """What people call a user group, as of the last five minutes; empty if it is not known. Raises
+        DeliveryFailed.
+        """
+        asked_at, handles = self._handles
+        if self._clock() - asked_at >= KEPT_SECONDS:
+            listed = (await self._api.read("usergroups.list")).get("usergroups")
+            groups = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+            handles = {str(each.get("id")): str(each.get("handle") or "") for each in groups}
+            self._handles = (self._clock(), handles)
+        return handles.get(group, "")
+
     def _lately(self, user: str) -> Person | None:
         kept = self._people.get(user)
         return kept[1] if kept is not None and self._clock() - kept[0] < KEPT_SECONDS else None
@@ -104,14 +123,23 @@ class People:
         return person
 
     async def _groups_of(self, user: str, *, fresh: bool) -> frozenset[str]:
-        if not self._groups:
+        wanted = self._groups | _ids(await self._more_groups())
+        if not wanted:
             return frozenset()
         asked_at, members = self._members
         if fresh or self._clock() - asked_at >= KEPT_SECONDS:
             answer = await self._api.read("usergroups.list", include_users="true")
-            members = _groups(answer, self._groups)
+            members = _groups(answer)
             self._members = (self._clock(), members)
-        return frozenset(f"{GROUP}{group}" for group, users in members.items() if user in users)
+        return frozenset(f"{GROUP}{group}" for group in wanted if user in members.get(group, frozenset()))
+
+
+def _ids(groups: frozenset[str]) -> frozenset[str]:
+    return frozenset(group.removeprefix(GROUP) for group in groups if group.startswith(GROUP))
+
+
+async def _no_groups() -> frozenset[str]:
+    return frozenset()
 
 
 def _member(person: Person, groups: frozenset[str]) -> Member:
@@ -148,11 +176,11 @@ def _is_ours(found: Mapping[str, Any], identity: Identity) -> bool:
     return isinstance(teams, list) and identity.team in teams
 
 
-def _groups(answer: Mapping[str, Any], wanted: frozenset[str]) -> Mapping[str, frozenset[str]]:
+def _groups(answer: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
     listed = answer.get("usergroups")
     found: dict[str, frozenset[str]] = {}
     for group in listed if isinstance(listed, list) else ():
-        if isinstance(group, dict) and group.get("id") in wanted and not group.get("date_delete"):
+        if isinstance(group, dict) and group.get("id") and not group.get("date_delete"):
             users = group.get("users")
             found[str(group["id"])] = frozenset(map(str, users if isinstance(users, list) else ()))
     return found

@@ -47,6 +47,13 @@ class ViewAll:
     page: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Show a call that waits, as it stands when this is pressed, with all of its arguments."""
+
+    approval_id: str
+
+
 class Opinion(StrEnum):
     """What somebody thinks of an answer."""
 
@@ -78,7 +85,7 @@ class AskToConfirm:
     label: str
 
 
-Press = Approve | AskWhyNot | ViewAll | Check | RunAgain | Stop | Rate | Run | AskToConfirm
+Press = Approve | AskWhyNot | ViewAll | Review | Check | RunAgain | Stop | Rate | Run | AskToConfirm
 
 
 def written(press: Press) -> tuple[str, str] | None:
@@ -101,7 +108,7 @@ def read(action_id: str, value: str) -> Press | None:
         return None
 
 
-def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: PLR0911 - one case for each kind of button
+def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - one case for each kind of button
     match press:
         case Approve(cards):
             return "approve", [[each.approval_id, each.revision] for each in cards]
@@ -109,6 +116,8 @@ def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: PLR0911 - one case
             return "deny", [card.approval_id, card.revision]
         case ViewAll(card, page):
             return "view", [card.approval_id, card.revision, page]
+        case Review(approval_id):
+            return "review", [approval_id]
         case Check(turn_id, n):
             return "check", [turn_id, n]
         case RunAgain(turn_id, n):
@@ -123,7 +132,7 @@ def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: PLR0911 - one case
             return "confirm", [text, label, *words]
 
 
-def _press(kind: str, content: Any) -> Press | None:  # noqa: PLR0911 - one case for each kind of button
+def _press(kind: str, content: Any) -> Press | None:  # noqa: C901, PLR0911 - one case for each kind of button
     match kind, content:
         case "approve", [_, *_] as cards:
             return Approve(tuple(_card(*each) for each in cards))
@@ -131,6 +140,8 @@ def _press(kind: str, content: Any) -> Press | None:  # noqa: PLR0911 - one case
             return AskWhyNot(_card(approval_id, revision))
         case "view", [approval_id, revision, int(page)]:
             return ViewAll(_card(approval_id, revision), page)
+        case "review", [str(approval_id)]:
+            return Review(approval_id)
         case "check", [str(turn_id), int(n)]:
             return Check(turn_id, n)
         case "again", [str(turn_id), int(n)]:

@@ -79,9 +79,7 @@ class SentWindows:
     async def _answer(self, sent: Back, user: str, trigger: Trigger | None) -> Answer:
         match sent:
             case ReasonBack(ref, reason):
-                told = await decide(
-                    self._desk.engine, [ref], Verdict.DENY, await self._desk.people.member(user), reason
-                )
+                told = await decide(self._desk, [ref], Verdict.DENY, await self._desk.people.member(user), reason)
                 return _update(note_window("Deny", told)) if told else CLEAR
             case ConfirmationBack(words, typed, kept):
                 if (place := _place(kept, user)) is not None:

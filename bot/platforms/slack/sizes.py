@@ -1,6 +1,6 @@
-"""What Slack takes, in characters and counts (docs.slack.dev and the models of slack_sdk 3.47).
+"""What Slack takes (docs.slack.dev and the models of slack_sdk 3.47).
 
-Called by every drawing of this folder. Numbers only.
+Called by every drawing of this folder. Numbers only: of characters and of things, where nothing else is said.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ MESSAGE_WEIGHT = 9_000
 were refused from about 10,600 bytes on.
 """
 UPDATED_TEXT = 4_000
-"""`text` of a message that is edited."""
+"""`text` of a message that is edited, in bytes of UTF-8."""
 
 BUTTON_TEXT = 75
 BUTTON_VALUE = 2_000

@@ -33,7 +33,7 @@ LOOKS = 3
 
 async def receive_by_socket(app: AsyncApp, api: WebApi, app_token: str, *, ping: float = PING_SECONDS) -> None:
     """Receive until cancelled. Raises DeliveryFailed if Slack does not take the app's token."""
-    address = await patiently(functools.partial(_address, api, app_token))
+    address = await patiently(functools.partial(socket_address, api, app_token))
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
     )
@@ -64,7 +64,8 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def _address(api: WebApi, app_token: str) -> str:
+async def socket_address(api: WebApi, app_token: str) -> str:
+    """An address that is good for one connection. Raises DeliveryFailed."""
     try:
         return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
     except SlackRefusal as error:

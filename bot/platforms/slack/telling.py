@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.platforms.slack.slots import Sheet
 from bot.platforms.slack.web_api import WebApi
-from bot.platforms.slack.wording import escaped
+from bot.platforms.slack.wording import escaped, silenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Spot:
 
 def plain_sheet(text: str) -> Sheet:
     """A sheet of one plain sentence."""
-    return Sheet((), escaped(text))
+    return Sheet((), escaped(silenced(text)))
 
 
 async def whisper(api: WebApi, spot: Spot, sheet: Sheet) -> None:

@@ -6,9 +6,11 @@ once and is not among these any more (a reply began again and became shorter) ha
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 
-from bot.domain.turns import ToolStep, TurnStatus
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import (
     button,
@@ -73,7 +75,7 @@ def _slot(part: Part, view: TurnView, *, ends: bool) -> Slot:
     prose = Prose()
     if part.number:
         prose.block(*small(CONTINUED.format(part.number + 1)))
-    for kind, group in groupby(part.entries, key=type):
+    for kind, group in groupby(_without_repeats(part.entries, view), key=type):
         _draw(prose, kind, list(group))
     if not prose.blocks:
         prose.block(*small(f"{_MARKS[Mark.RUNNING]} {WORKING}"))
@@ -81,6 +83,22 @@ def _slot(part: Part, view: TurnView, *, ends: bool) -> Slot:
     if ends:
         prose.block(*_end(view, part))
     return Slot(part.name, tuple(prose.blocks), text)
+
+
+def _without_repeats(entries: Iterable[Entry], view: TurnView) -> Iterator[Entry]:
+    """What came of a call with a card stands on the card; its line says only how it stands."""
+    with_card = {step.n for step in view.steps if isinstance(step, ToolStep) and _has_card(step)}
+    for entry in entries:
+        if isinstance(entry, Called) and entry.n in with_card:
+            yield replace(entry, line=replace(entry.line, summary="", more=""))
+        else:
+            yield entry
+
+
+def _has_card(step: ToolStep) -> bool:
+    """One that was denied by nobody could not be shown: perhaps there is no card that says so."""
+    denied_by_nobody = step.status is StepStatus.DENIED and step.approval is not None and not step.approval.decided_by
+    return step.approval is not None and not denied_by_nobody
 
 
 def _draw(prose: Prose, kind: type[Entry], entries: list[Entry]) -> None:

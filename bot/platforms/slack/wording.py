@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 _TOKEN = re.compile(r"<([@#!][^<>\n\s][^<>\n]*|[a-z][a-z0-9+.-]*:[^<>\n]+)>")
 _USER = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
+_AT = re.compile(r"(?<![\w.])@(?=\w)")
+_WORD_JOINER = "\N{WORD JOINER}"
 _UNNAMED_CHANNEL = re.compile(r"<#([CGD][A-Z0-9]+)\|?>")
 
 
@@ -67,3 +69,8 @@ def _special(target: str, label: str) -> str:
 def escaped(text: str) -> str:
     """Text that Slack shows as it stands: nothing in it mentions, links or formats a name."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def silenced(text: str) -> str:
+    """Text in which `@here` is no more than a word."""
+    return _AT.sub(f"@{_WORD_JOINER}", text)

@@ -16,6 +16,7 @@ from bot.platforms.slack.presses import (
     Opinion,
     Press,
     Rate,
+    Review,
     Run,
     ViewAll,
     read,
@@ -31,6 +32,7 @@ PRESSES: st.SearchStrategy[Press] = st.one_of(
     st.builds(Approve, st.lists(CARDS, min_size=1, max_size=8).map(tuple)),
     st.builds(AskWhyNot, CARDS),
     st.builds(ViewAll, CARDS, st.integers(1, 99)),
+    st.builds(Review, st.text(max_size=40)),
     st.builds(Check, st.text(max_size=40), st.integers(0, 99)),
     st.builds(RunAgain, st.text(max_size=40), st.integers(0, 99)),
     st.builds(Stop, st.text(max_size=40)),
@@ -86,9 +88,17 @@ def test_a_fallback_is_escaped_and_mentions_nobody() -> None:
 @given(st.text(max_size=6_000))
 def test_a_fallback_always_fits_and_never_ends_within_an_entity(text: str) -> None:
     made = fallback(text)
-    assert 0 < len(made) <= 4_000
+    assert 0 < len(made.encode()) <= 4_000
     assert "<" not in made
     assert "&" not in made.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "")
+
+
+def test_a_fallback_is_as_long_as_slack_takes_whatever_its_letters_weigh() -> None:
+    assert fallback("x" * 4_000) == "x" * 4_000
+    assert fallback("x" * 4_001) == "x" * 3_997 + "…"
+    assert fallback("ä" * 2_000) == "ä" * 2_000
+    assert fallback("雨" * 2_000) == "雨" * 1_332 + "…"
+    assert fallback("&" * 801) == "&amp;" * 799 + "…"
 
 
 def test_many_small_lines_get_further_blocks() -> None:

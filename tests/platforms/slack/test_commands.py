@@ -40,6 +40,19 @@ async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() 
         assert len(place.slack.calls.of("response_url")) == 1
 
 
+async def test_a_reply_names_people_as_text_whatever_they_call_themselves() -> None:
+    async with a_workplace() as place:
+        boss, group = place.slack.user("*boss*.[x](http://evil.example)"), place.slack.group("it_admins_")
+        who = f"slack:{boss.id}, slack-group:{group.id}"
+        place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
+        await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
+        answer = await whispered(place, text="can do this")
+        text = answer.text.replace("\u2060", "")
+        assert f"Only @*boss*.[x](http evil.example), @it_admins_ can do this: --approvers {who}." in text
+        assert "'type': 'link'" not in str(answer.blocks)
+        assert place.slack.called(answer) == set()
+
+
 async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_done() -> None:
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
     async with a_workplace(answers=[replies]) as place:

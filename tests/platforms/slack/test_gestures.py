@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
+from bot.errors import NotFound
 from bot.platforms.slack.desk import Records
 from bot.platforms.slack.home import Home, Waiting
+from bot.platforms.slack.refusals import GONE
+from bot.platforms.slack.rights import NOT_FOR_STRANGERS
+from tests.fakes.slack import Team
 from tests.platforms.slack.test_presses import drawn, waiting
 from tests.platforms.slack.workplace import a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
@@ -94,6 +98,70 @@ async def test_an_opinion_is_kept() -> None:
         await place.slack.press(place.priya, message, "Bad answer")
         await place.slack.until(lambda: kept)
         assert kept == [("t1", False, place.priya.id)]
+
+
+async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -> None:
+    step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
+    view = a_view(step, status=TurnStatus.WAITING)
+    held = [step]
+
+    async def home(_member: Member) -> Home:
+        return Home(0.0, waiting=(Waiting(view.turn, step),))
+
+    async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
+        return (view.turn, held[0]) if held else None
+
+    async with a_workplace(records=Records(home=home, approval=approval)) as place:
+        place.slack.open_home(place.priya)
+        await place.slack.until(lambda: place.slack.home(place.priya))
+        published = place.slack.home(place.priya)
+        assert published is not None
+        held[:] = [a_step(StepStatus.AWAITING, approval=an_approval(revision=2), arguments={"text": "Buy oats"})]
+        await place.slack.press(place.priya, published, "Review")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        window = place.slack.modal(place.priya)
+        assert "Buy oats" in str(window.drawn)
+        held[:] = [a_step(StepStatus.READY, approval=an_approval(revision=2, decided_by="Priya"))]
+        await place.slack.press(place.priya, window, "cs.approve")
+        await place.slack.until(lambda: "cs.approve" not in str(place.slack.modal(place.priya).drawn))
+        assert "Approved by Priya" in str(place.slack.modal(place.priya).drawn)
+        ((decision, member),) = place.door.decisions
+        assert (decision.approval_id, decision.revision) == ("apr-12345678", 2)
+        assert member.author.id == place.priya.id
+        await place.slack.close_modal(place.priya)
+        held.clear()
+        await place.slack.press(place.priya, published, "Review")
+        direct = place.slack.dm(place.priya)
+        await place.slack.until(lambda: place.bot_posts(direct))
+        assert [each.text for each in place.bot_posts(direct)] == [GONE]
+        assert place.slack.modals(place.priya) == []
+
+
+async def test_what_strangers_think_is_not_kept() -> None:
+    kept: list[str] = []
+
+    async def opinion(_turn_id: str, _good: bool, by: Author) -> None:
+        kept.append(by.id)
+
+    async with a_workplace(records=Records(opinion=opinion)) as place:
+        stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
+        place.channel.members.append(stranger.id)
+        message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
+        await place.slack.press(stranger, message, "Good answer")
+        await place.slack.until(lambda: place.whispers(stranger))
+        assert place.whispers(stranger) == [NOT_FOR_STRANGERS]
+        assert kept == []
+
+
+async def test_an_opinion_on_what_is_gone_is_not_thanked_for() -> None:
+    async def opinion(_turn_id: str, _good: bool, _by: Author) -> None:
+        raise NotFound("That answer is not kept any more.")
+
+    async with a_workplace(records=Records(opinion=opinion)) as place:
+        message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
+        await place.slack.press(place.priya, message, "Good answer")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == ["That answer is not kept any more."]
 
 
 async def test_a_card_that_was_replaced_shows_nothing_any_more() -> None:

@@ -64,6 +64,23 @@ async def test_groups_that_nobody_named_are_not_asked_for() -> None:
         assert not place.slack.calls.of("usergroups.list")
 
 
+async def test_groups_that_are_named_later_count_from_the_next_decision_on() -> None:
+    async with a_workplace(listening=False) as place:
+        ops, others = place.slack.group("ops", place.priya), place.slack.group("others", place.priya)
+        named: set[str] = set()
+
+        async def by_profiles() -> frozenset[str]:
+            return frozenset(named)
+
+        people = People(place.api, frozenset({f"slack-group:{others.id}"}))
+        people.also_ask_for(by_profiles)
+        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}"}
+        named |= {f"slack-group:{ops.id}", "slack:U1"}
+        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
+        ops.disabled = True
+        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}"}
+
+
 async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None:
     async with a_workplace(listening=False) as place:
         stella = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)

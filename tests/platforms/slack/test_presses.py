@@ -83,6 +83,24 @@ async def test_a_press_that_does_not_count_is_answered_to_whoever_pressed_alone(
         assert place.bot_posts()[-1].written() == before
 
 
+async def test_a_refusal_names_people_and_groups_and_calls_none_of_them() -> None:
+    async with a_workplace() as place:
+        sam, group = somebody(place, "Sam"), place.slack.group("ops-approvers")
+        card = await drawn(place, waiting())
+        refusal = NotAllowed(f"You may not sign this. It needs slack-group:{group.id}, slack:{sam.id}.")
+        place.door.settlements = [refusal, refusal]
+        await place.slack.press(place.priya, card, "cs.approve")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        (told,) = place.whispers(place.priya)
+        assert told.replace("\u2060", "") == "You may not sign this. It needs @ops-approvers, @sam."
+        (message,) = [each for each in place.slack.posted(place.channel) if each.ephemeral_to]
+        assert place.slack.called(message) == set()
+        await place.slack.press(place.priya, card, "cs.deny")
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        await place.slack.submit(place.priya, {"reason": "no"})
+        assert "It needs @ops-approvers, @sam." in str(place.slack.modal(place.priya).drawn)
+
+
 async def test_strangers_guests_and_bots_are_marked_as_such() -> None:
     async with a_workplace() as place:
         card = await drawn(place, waiting())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bot.domain.commands import Action, Page, Reply, Table, Tone
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, Waiting, home_view
-from bot.platforms.slack.presses import AskToConfirm, CardRef, Run, ViewAll, read
+from bot.platforms.slack.presses import AskToConfirm, Review, Run, read
 from bot.platforms.slack.replies import reply_sheet, reply_sheets
 from bot.platforms.slack.slots import Sheet
 from bot.platforms.slack.spoken import spoken
@@ -167,7 +167,7 @@ Updated <now>"""
 
 def test_its_buttons_open_the_call_and_the_list() -> None:
     blocks = home_view(Home(NOW, [WAITING], servers=scenes.SERVERS))["blocks"]
-    assert read(*pressed(blocks, "Review")) == ViewAll(CardRef("3a7f3c2e9b", 1))
+    assert read(*pressed(blocks, "Review")) == Review("3a7f3c2e9b")
     assert read(*pressed(blocks, "Open the list")) == Run(("mcp", "list"))
 
 
@@ -183,4 +183,7 @@ def test_long_lists_are_counted_and_stay_below_what_slack_takes() -> None:
     text = tab(Home(NOW, [WAITING] * 60, [scenes.ASKED.turn] * 60, scenes.SERVERS * 30, first_visit=True))
     assert text.count("[Review]") == 10
     assert text.count("and 50 more") == 2
+    counted = tab(Home(NOW, [WAITING] * 10, more_waiting=7))
+    assert "Waiting for you (17)" in counted
+    assert counted.count("and 7 more") == 1
     assert "and 80 more" in text

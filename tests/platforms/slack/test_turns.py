@@ -230,3 +230,15 @@ def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
 
 def test_the_same_view_is_drawn_the_same() -> None:
     assert turn_slots(scenes.ASKED, scenes.NOW) == turn_slots(scenes.ASKED, scenes.NOW + 60)
+
+
+def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:
+    (line, card) = turn_slots(scenes.SETTLED["done"], scenes.NOW)
+    assert line.text == "✓ jira.create_issue"
+    assert "Created OPS-512" in card.text
+
+
+def test_a_call_whose_card_could_not_be_shown_says_so_on_its_line() -> None:
+    unshown = scenes.a_filing(StepStatus.DENIED, "The approval could not be shown here: No. Not run.")
+    (line, *_) = turn_slots(scenes.a_view(unshown), scenes.NOW)
+    assert "could not be shown here" in line.text

@@ -6,7 +6,7 @@ import pytest
 
 from bot.platforms.slack.earlier import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, context_lines
 from bot.platforms.slack.reception import shell_words
-from bot.platforms.slack.wording import Names, addressed, escaped, mentioned_people, worded
+from bot.platforms.slack.wording import Names, addressed, escaped, mentioned_people, silenced, worded
 
 NAMES = Names({"U1": "Priya"}, {"C1": "incidents"})
 
@@ -53,6 +53,10 @@ def test_escaped_text_reads_back_as_it_was() -> None:
     nasty = "<!channel> & <@U1> <https://evil.example|click>"
     assert "<" not in escaped(nasty)
     assert worded(escaped(nasty), NAMES) == nasty
+
+
+def test_silenced_text_calls_nobody_and_keeps_addresses() -> None:
+    assert silenced("@here, @Zoë: ana@example.com @ 5") == "@\u2060here, @\u2060Zoë: ana@example.com @ 5"
 
 
 def test_the_curly_quotes_of_slacks_clients_quote() -> None:

@@ -1,0 +1,71 @@
+"""What can be made of a file, by what the platform calls it and by how it begins."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from bot.domain.conversations import Attachment
+
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
+_TEXT_TYPES = frozenset(
+    f"application/{name}"
+    for name in (
+        *("csv", "javascript", "json", "jsonl", "ndjson", "sql", "toml", "typescript", "xml", "yaml"),
+        *("x-javascript", "x-ndjson", "x-sh", "x-sql", "x-toml", "x-yaml"),
+    )
+)
+_TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
+_NO_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
+"""What platforms say that do not know either: then the name decides."""
+_IMAGE_ENDINGS = frozenset({"png", "jpg", "jpeg", "gif", "webp"})
+_TEXT_ENDINGS = frozenset(
+    (
+        *("txt", "text", "log", "md", "markdown", "rst", "tex", "csv", "tsv", "json", "jsonl", "ndjson", "xml", "html"),
+        *("htm", "css", "yaml", "yml", "toml", "ini", "cfg", "conf", "diff", "patch", "sql", "sh", "py", "rb", "php"),
+        *("js", "jsx", "ts", "tsx", "go", "rs", "java", "kt", "swift", "c", "h", "cc", "cpp", "hpp", "cs"),
+    )
+)
+_LONGEST_ENDING = 12
+
+
+class Kind(Enum):
+    """What a model can be given of a file."""
+
+    IMAGE = auto()
+    TEXT = auto()
+    OTHER = auto()
+
+
+def kind_of(attachment: Attachment) -> Kind:
+    """What the file says it is."""
+    mime_type = attachment.mime_type.partition(";")[0].strip().lower()
+    ending = _ending(attachment.name)
+    if mime_type in _IMAGE_TYPES or (mime_type in _NO_TYPES and ending in _IMAGE_ENDINGS):
+        return Kind.IMAGE
+    if mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(_TEXT_SUFFIXES):
+        return Kind.TEXT
+    return Kind.TEXT if mime_type in _NO_TYPES and ending in _TEXT_ENDINGS else Kind.OTHER
+
+
+def type_words(attachment: Attachment) -> str:
+    """The type as people know it: `.sketch`; what the platform calls it where the name has no ending."""
+    ending = _ending(attachment.name)
+    return f".{ending}" if ending else attachment.mime_type or "unknown"
+
+
+def image_type(data: bytes) -> str:
+    """The type of an image by its first bytes, empty if it is none that models take: they refuse what is named after
+    another type.
+    """
+    if data.startswith(b"\x89PNG"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
+
+
+def _ending(name: str) -> str:
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    return ending if ending.isalnum() and len(ending) <= _LONGEST_ENDING else ""

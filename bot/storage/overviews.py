@@ -1,0 +1,76 @@
+"""Reading what concerns one person now: calls that wait for a signature, and what somebody has asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.turns import StepStatus, Turn
+from bot.storage.clock import now
+from bot.storage.past_conversations import who
+from bot.storage.reaching import begins, reach
+from bot.storage.records import UNREADABLE, read_turn
+from bot.storage.tables import Words, approvals, steps, turns
+from bot.stores import AwaitedCall
+
+log = logging.getLogger(__name__)
+
+# Few turns are live, and there is an index of those: planners that are left to themselves read all of a workspace's.
+# In the words of that index, which they take only then.
+_live = (
+    sa.select(turns.c.id, turns.c.conversation)
+    .where(sa.text("status in ('queued', 'running', 'waiting')"))
+    .cte("live")
+    .prefix_with("materialized")
+)
+_waiting = (
+    sa.select(approvals.c.id, approvals.c.requested_for_id, approvals.c.requested_for_name, _live.c.conversation)
+    .select_from(_live)
+    .join(steps, steps.c.turn_id == _live.c.id)
+    .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .where(
+        begins(_live.c.conversation, "reach"),
+        steps.c.status == StepStatus.AWAITING.value,
+        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
+    )
+    .order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n)
+    .limit(bindparam("limit"))
+)
+_asked = (
+    sa.select(turns)
+    .where(
+        turns.c.author_id == bindparam("person", type_=Words),
+        begins(turns.c.conversation, "platform"),
+        begins(turns.c.conversation, "reach"),
+    )
+    .order_by(turns.c.created_at.desc(), turns.c.seq.desc(), turns.c.id)
+    .limit(bindparam("limit"))
+)
+
+
+def read_waiting(connection: sa.Connection, beginning: str, limit: int) -> Sequence[AwaitedCall]:
+    """Calls that wait for a signature in conversations whose key begins so, the latest first."""
+    found = []
+    for row in connection.execute(_waiting, {**reach("reach", beginning), "limit": limit}):
+        conversation = ConversationKey.parse(row.conversation)
+        asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
+        found.append(AwaitedCall(row.id, conversation, asker))
+    return found
+
+
+def read_asked(connection: sa.Connection, person: str, beginning: str, limit: int) -> Sequence[Turn]:
+    """What a person has asked in conversations whose key begins so, the latest first."""
+    rows = connection.execute(_asked, {**who(person), **reach("reach", beginning), "limit": limit})
+    return [turn for row in rows if (turn := _readable(row)) is not None]
+
+
+def _readable(row: sa.Row[tuple[object, ...]]) -> Turn | None:
+    try:
+        return read_turn(row)
+    except UNREADABLE as error:
+        log.warning("turn %s cannot be read and is left out of what was asked: %r", row.id, error)
+        return None

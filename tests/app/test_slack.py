@@ -1,0 +1,138 @@
+"""Slack as the composition root puts it together, and as the doctor looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from bot.app.doctor import examine_all
+from bot.app.house import House, opened_house
+from bot.app.models import ModelChoice
+from bot.app.operator_files import read_operator_files
+from bot.app.slack import listener_of, opened_slack, records_of
+from bot.domain.conversations import Author
+from bot.domain.profiles import Profile
+from bot.settings import Settings, read_settings
+from tests.fakes.slack import FakeSlack, Message, User
+
+
+def settings_for(slack: FakeSlack, **more: Any) -> Settings:
+    return read_settings(slack_api_url=slack.url, slack_bot_token=slack.bot_token, **more)
+
+
+@asynccontextmanager
+async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[House]:
+    """The bot in the workspace, on the demo model."""
+    settings = settings_for(slack, slack_app_token=slack.app.app_token, **more)
+    async with opened_slack(settings) as workspace:
+        files = read_operator_files(settings)
+        async with opened_house(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as house:
+            listener = listener_of(workspace, settings, await records_of(workspace, house))
+            listening = asyncio.create_task(listener.run(house.engine, house.commands))
+            await slack.sockets.connected()
+            yield house
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+
+
+async def answer_to(slack: FakeSlack, user: User, text: str) -> Message:
+    """Ask in the direct conversation; the finished answer."""
+    direct = slack.dm(user)
+    asked = slack.say(user, direct, text)
+
+    def finished() -> list[Message]:
+        return [each for each in slack.posted(direct, asked.ts) if "Good answer" in str(each.blocks)]
+
+    await slack.until(finished, 30)
+    return finished()[-1]
+
+
+async def thanked(slack: FakeSlack, user: User, message: Message, label: str) -> None:
+    """Press a button of feedback, and be thanked for it."""
+    before = len(slack.posted(slack.dm(user)))
+    await slack.press(user, message, label)
+    await slack.until(lambda: len(slack.posted(slack.dm(user))) > before)
+
+
+async def home_of(slack: FakeSlack, user: User) -> str:
+    """What somebody finds who opens their Home for the first time."""
+    slack.open_home(user)
+    await slack.until(lambda: slack.home(user))
+    home = slack.home(user)
+    assert home is not None
+    return str(home.drawn)
+
+
+async def test_an_opinion_is_in_the_database_and_home_shows_what_was_asked() -> None:
+    async with FakeSlack() as slack:
+        slack.pace.strict = False
+        priya, sam = slack.user("Priya"), slack.user("Sam")
+        async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as house:
+            message = await answer_to(slack, priya, "hello there")
+            (turn,) = await house.office.stores.archive.asked(f"slack:{priya.id}", "slack:", 10)
+            opinions = house.office.stores.opinions
+            for label, good in (("Good answer", True), ("Bad answer", False)):
+                await thanked(slack, priya, message, label)
+                assert [(each.person, each.good) for each in await opinions.of(turn.id)] == [
+                    (f"slack:{priya.id}", good)
+                ]
+            hers, his = await home_of(slack, priya), await home_of(slack, sam)
+            assert "✓ answered   hello there" in hers
+            assert "Servers" not in hers
+            assert "hello there" not in his
+            assert "Servers (0)" in his
+
+
+async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile_holds() -> None:
+    async with FakeSlack() as slack:
+        slack.pace.strict = False
+        priya, sam = slack.user("Priya"), slack.user("Sam")
+        group = f"slack-group:{slack.group('ops', sam).id}"
+        settings = settings_for(slack, slack_app_token=slack.app.app_token)
+        async with opened_slack(settings) as workspace:
+            files = read_operator_files(settings)
+            async with opened_house(settings, files, ModelChoice("demo", "demo"), []) as house:
+                await records_of(workspace, house)
+                assert (await workspace.people.member(sam.id)).roles == frozenset()
+                by = Author("slack", priya.id, "Priya")
+                await house.office.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
+                assert (await workspace.people.member(sam.id)).roles == {group}
+                assert (await workspace.people.member(priya.id)).roles == frozenset()
+
+
+async def looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and what was found of Slack by the name of the check."""
+    capsys.readouterr()
+    code = await examine_all(settings, as_json=True)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return code, {check["name"]: check for check in found if check["subject"] == "slack"}
+
+
+async def test_the_doctor_looks_at_slack_where_it_is_configured(capsys: pytest.CaptureFixture[str]) -> None:
+    async with FakeSlack() as slack:
+        code, found = await looked_at(settings_for(slack, slack_app_token=slack.app.app_token), capsys)
+        assert {name: check["finding"] for name, check in found.items()} == {
+            "token": "ok",
+            "scopes": "ok",
+            "Socket Mode": "ok",
+        }
+        assert slack.workspace.team.id in found["token"]["detail"]
+        slack.app.installations[slack.workspace.team.id].scopes.discard("files:read")
+        code, found = await looked_at(settings_for(slack), capsys)
+        assert code == 1
+        assert found["scope files:read"]["detail"].endswith("files that people attach cannot be read.")
+        assert "SLACK_APP_TOKEN" in found["way in"]["fix"]
+
+
+async def test_the_doctor_says_when_the_bots_token_is_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = await looked_at(read_settings(slack_signing_secret="s3cret"), capsys)
+    assert code == 1
+    assert found["token"]["fix"] == "set SLACK_BOT_TOKEN (xoxb-…)"
+    assert "s3cret" not in str(found)
+    assert (await looked_at(read_settings(), capsys))[1] == {}

@@ -1,0 +1,150 @@
+"""What somebody's Home shows: what they may sign, what they asked, and to whoever administers how the servers stand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from bot.app.slack_home import Homes
+from bot.commands.parts import Rights
+from bot.domain.approvals import Approval, Decision, Verdict
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.messages import ToolCall
+from bot.domain.profiles import Binding, Profile
+from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
+from bot.engine.policy import Policies, Signatories
+from bot.engine.rules import RuleBook
+from bot.platforms.slack.home import SHOWN
+from bot.ports import ServerAdmin
+from bot.storage import schema
+from bot.storage.archive import SqlArchive
+from bot.storage.sqlite import open_sqlite
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import message
+
+PRIYA, SAM, OLGA = (Author("slack", f"U{name.upper()}", name) for name in ("priya", "sam", "olga"))
+OPS = "slack-group:S1"
+
+
+def at(channel: str, thread: str = "1", team: str = "T1") -> ConversationKey:
+    return ConversationKey("slack", team, channel, thread)
+
+
+def a_server(name: str, workspace: str = "") -> ServerState:
+    config = ServerConfig(name, HttpTransport(f"https://{name}.example/mcp"), id=name, workspace=workspace)
+    return ServerState(config, ServerStatus.CONNECTED)
+
+
+@dataclass
+class Servers:
+    states: Sequence[ServerState] = ()
+
+    def servers(self) -> Sequence[ServerState]:
+        return self.states
+
+
+@dataclass
+class Workspace:
+    """T1, whose admin is Sam and in which members of OPS sign; in #ops only Olga does."""
+
+    log: SqlTurnLog
+    archive: SqlArchive
+    servers: Servers = field(default_factory=Servers)
+    signatories: Signatories = Signatories(frozenset({SAM.principal}), frozenset({OPS}))
+    unreadable: frozenset[str] = frozenset()
+
+    async def asks(self, author: Author, where: ConversationKey, *cards: str) -> str:
+        """A turn that waits for these signatures, or one that nobody has begun if there are none."""
+        receipt = await self.log.enqueue(message("please", f"{where}{cards}", conversation=where, author=author))
+        if cards:
+            (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
+            calls = [_wanted(n, card, author) for n, card in enumerate(cards)]
+            await self.log.append(claim, None, calls)
+            await self.log.park(claim)
+        return receipt.turn_id
+
+    @property
+    def homes(self) -> Homes:
+        rules = RuleBook(Policies(), self.signatories)
+        rules.amend((), [Profile("p", "ops", approvers=frozenset({OLGA.principal}))], [Binding("slack:T1:OPS", "p")])
+        rights = Rights(self.signatories.administers, lambda _: False)
+        return Homes(_team, self.archive, self._approval, rules, rights, cast("ServerAdmin", self.servers))
+
+    async def _approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
+        if approval_id in self.unreadable:
+            raise ValueError("a later release wrote this")
+        return await self.log.approval(approval_id)
+
+
+async def _team() -> str:
+    return "T1"
+
+
+def _wanted(n: int, card: str, author: Author) -> ToolStep:
+    approval = Approval(card, 1, "print", author, 60.0)
+    return ToolStep(n, ToolCall(f"c{n}", "jira__run"), ToolRef("jira", "run"), StepStatus.AWAITING, approval=approval)
+
+
+@pytest.fixture
+async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+    database = open_sqlite(tmp_path / "turns.db")
+    await schema.upgrade(database)
+    yield Workspace(SqlTurnLog(database), SqlArchive(database))
+    await database.close()
+
+
+async def waiting(workspace: Workspace, member: Member) -> list[str]:
+    home = await workspace.homes.home(member)
+    return [call.step.approval.id for call in home.waiting if call.step.approval]
+
+
+async def test_what_waits_is_shown_to_whoever_may_sign_it_where_it_was_asked(workspace: Workspace) -> None:
+    await workspace.asks(PRIYA, at("INC"), "card-1")
+    await workspace.asks(PRIYA, at("OPS"), "card-2")
+    await workspace.asks(PRIYA, at("INC", team="T2"), "card-3")
+    assert await waiting(workspace, Member(PRIYA)) == []
+    assert await waiting(workspace, Member(PRIYA, frozenset({OPS}))) == ["card-1"]
+    assert await waiting(workspace, Member(OLGA)) == ["card-2"]
+    assert await waiting(workspace, Member(SAM)) == ["card-2", "card-1"]
+    assert await waiting(workspace, Member(OLGA, guest=True)) == []
+    assert await waiting(workspace, Member(SAM, external=True)) == []
+
+
+async def test_what_was_decided_is_gone_and_many_are_counted(workspace: Workspace) -> None:
+    cards = [f"card-{n:02}" for n in range(SHOWN + 3)]
+    await workspace.asks(PRIYA, at("INC"), *cards)
+    await workspace.log.decide(Decision("card-00", 1, Verdict.DENY, SAM))
+    home = await workspace.homes.home(Member(SAM))
+    assert (len(home.waiting), home.more_waiting) == (SHOWN, 2)
+    assert "card-00" not in await waiting(workspace, Member(SAM))
+
+
+async def test_a_call_that_cannot_be_read_hides_no_other(workspace: Workspace) -> None:
+    await workspace.asks(PRIYA, at("INC"), "card-1", "card-2")
+    workspace.unreadable = frozenset({"card-1"})
+    assert await waiting(workspace, Member(SAM)) == ["card-2"]
+
+
+async def test_what_somebody_asked_is_theirs_alone(workspace: Workspace) -> None:
+    older = await workspace.asks(PRIYA, at("INC"))
+    await workspace.asks(SAM, at("INC", "2"))
+    await workspace.asks(PRIYA, at("INC", "3", team="T2"))
+    newer = await workspace.asks(PRIYA, at("DM", "4"))
+    asked = (await workspace.homes.home(Member(PRIYA))).asked
+    assert [turn.id for turn in asked] == [newer, older]
+
+
+async def test_servers_are_shown_to_admins_and_only_those_of_their_workspace(workspace: Workspace) -> None:
+    workspace.servers.states = [a_server("everybodys"), a_server("ours", "slack:T1"), a_server("theirs", "slack:T2")]
+    admins = (await workspace.homes.home(Member(SAM))).servers
+    assert admins is not None
+    assert [state.config.name for state in admins] == ["everybodys", "ours"]
+    assert (await workspace.homes.home(Member(PRIYA))).servers is None
+    # Where none is named, the platform's own admins administer.
+    workspace.signatories = replace(workspace.signatories, admins=frozenset())
+    assert (await workspace.homes.home(Member(PRIYA, platform_admin=True))).servers is not None

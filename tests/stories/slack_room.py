@@ -1,0 +1,54 @@
+"""People in a Slack workspace and the channel they are in: what they do there, and what they read of the bot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.fakes.slack import Channel, FakeSlack, Message, User
+
+
+@dataclass
+class Room:
+    """Priya asks, Sam administers, #incidents is where they are."""
+
+    slack: FakeSlack
+    priya: User
+    sam: User
+    incidents: Channel
+
+    def ask(self, text: str, thread: str | None = None, user: User | None = None) -> Message:
+        """Priya, or somebody else, mentions the bot in #incidents."""
+        return self.slack.say(user or self.priya, self.incidents, f"{self.slack.bot.mention} {text}", thread_ts=thread)
+
+    def said(self, thread: str, channel: Channel | None = None) -> list[str]:
+        """What everybody reads of the bot in a thread."""
+        place = channel or self.incidents
+        sights = self.slack.what_user_sees(self.priya, place, thread)
+        return [each.words for each in sights if each.user == self.slack.bot.id and not each.ephemeral]
+
+    async def reads(self, thread: str, text: str, channel: Channel | None = None, seconds: float = 10.0) -> Message:
+        """Wait until somebody can read this of the bot's in a thread; the message that says it."""
+
+        def found() -> list[Message]:
+            posted = [m for m in self.slack.posted(channel or self.incidents, thread) if not m.ephemeral_to]
+            return [message for message in posted if text in f"{message.text} {message.blocks}"]
+
+        await self.slack.until(found, seconds)
+        return found()[-1]
+
+    def whispers(self, user: User) -> list[str]:
+        """What only this person was told in #incidents, as plain text."""
+        return [each.text for each in self._whispered(user)]
+
+    async def hears(self, user: User, *texts: str, seconds: float = 15.0) -> Message:
+        """Wait until this person alone is shown all of this at once in #incidents; the message that says it."""
+
+        def found() -> list[Message]:
+            shown = [(each, f"{each.text} {each.blocks}") for each in self._whispered(user)]
+            return [message for message, words in shown if all(text in words for text in texts)]
+
+        await self.slack.until(found, seconds)
+        return found()[-1]
+
+    def _whispered(self, user: User) -> list[Message]:
+        return [each for each in self.slack.posted(self.incidents) if each.ephemeral_to == user.id]

@@ -1,0 +1,153 @@
+"""The real program in Slack is stopped, killed, and spread over two processes: nobody notices, nothing comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
+from tests.postgres import Server
+from tests.stories.slack_program import Company, a_company
+
+KEEP_IT = "note that the deploy is at noon"
+THINK = "think for ever"
+NOTES = {"notes": {"command": sys.executable, "args": ["-m", "mcp_servers.notes"]}}
+KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+
+class Slowly:
+    """A model that stands still in the middle of its first answer; from then on it answers at once."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.asked = 0
+
+    def __call__(self, request: Request) -> Reply:
+        self.asked += 1
+        answer = Say(f"You said: {request.question}. That was all.")
+        return Hold(answer, self.gate) if self.asked == 1 else answer
+
+
+def clerk(request: Request) -> Reply:
+    """Notes what it is told to note, and thinks for ever if it is told to."""
+    if request.results:
+        return Say(f"It said: {request.results[0].strip()}")
+    if request.question == KEEP_IT:
+        return Say(calls=(Call("notes__add", {"text": "The deploy is at noon."}),))
+    answer = Say(f"You said: {request.question}.")
+    return Hold(answer, Gate()) if request.question == THINK else answer
+
+
+@pytest.fixture
+def model() -> Iterator[FakeLanguageModel]:
+    with FakeLanguageModel("openai", rule=clerk) as model:
+        yield model
+    assert model.refusals == []
+
+
+async def delivered(company: Company) -> None:
+    """Wait until everything that Slack sent is acknowledged."""
+    slack = company.slack
+    await slack.until(lambda: slack.sent and all(each.acknowledged for each in slack.sent), 30)
+
+
+async def test_an_answer_in_the_middle_of_which_the_program_is_told_to_leave_is_completed_by_the_next(
+    tmp_path: Path,
+) -> None:
+    slowly = Slowly()
+    with FakeLanguageModel("openai", rule=slowly) as model:
+        async with a_company(tmp_path, model, {}) as company:
+            async with company.bot() as bot:
+                asked = company.ask("why?")
+                await asyncio.wrap_future(slowly.gate.reached)
+                await delivered(company)
+                await company.draws(asked.ts, "You said: why?")
+                assert await bot.leaves() == 0
+                assert "Traceback" not in bot.log
+            async with company.bot():
+                await company.draws(asked.ts, "AI answer")
+            said = company.said(asked.ts)
+            assert len(said) == 1, said
+            assert said[0].count("You said: why?. That was all.") == 1
+            assert "Stop" not in said[0]
+            assert slowly.asked == 2
+            assert not company.slack.calls.refused()
+
+
+async def test_what_was_acknowledged_is_answered_once_though_the_program_was_killed_right_after(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, {}) as company:
+        slack = company.slack
+        async with company.bot() as bot:
+            asked = company.ask("are you there?")
+            await slack.until(lambda: any(each.acknowledged for each in slack.sent))
+            await bot.dies()
+        async with company.bot():
+            slack.clock.advance(61)  # what was not acknowledged comes again
+            await delivered(company)
+            await company.draws(asked.ts, "AI answer")
+        said = company.said(asked.ts)
+        assert len(said) == 1, said
+        assert said[0].count("You said: are you there?.") == 1
+
+
+async def test_by_http_what_slack_signed_is_answered_and_what_it_did_not_is_not(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, {}, SLACK_APP_TOKEN="", PORT="0") as company:
+        slack = company.slack
+        secret = slack.app.signing_secret
+        async with company.bot(receiving=False, SLACK_SIGNING_SECRET=secret) as bot:
+            port = (await bot.logs(r"listening for requests at 127\.0\.0\.1, port (\d+)"))[1]
+            await bot.logs("receiving from Slack")
+            posts = slack.deliver_by_http(f"http://127.0.0.1:{port}/slack/events")
+
+            posts.secret = "not-the-one"
+            forged = company.ask("let me in")
+            sent = list(slack.sent)
+            await slack.until(lambda: all(len(each.attempts) == 2 and each.attempts[1].outcome for each in sent))
+            assert {attempt.status for each in sent for attempt in each.attempts} == {401}
+
+            posts.secret = secret
+            asked = company.ask("hello")
+            await company.draws(asked.ts, "AI answer")
+            assert "You said: hello." in company.said(asked.ts)[0]
+            assert company.said(forged.ts) == []
+            await slack.command(company.sam, "/mcp", "list", company.incidents)
+            await company.hears(company.sam, "No servers yet.")
+            assert [request.question for request in model.requests] == ["hello"]
+            assert await bot.leaves() == 0
+            assert secret not in bot.log
+
+
+async def test_one_process_receives_and_another_that_slack_never_calls_answers_signs_and_stops(
+    tmp_path: Path, model: FakeLanguageModel, postgres: Server
+) -> None:
+    shared = {"DATABASE_URL": postgres.empty(), "MCP_ENCRYPTION_KEY": KEY}
+    async with a_company(tmp_path, model, NOTES, **shared) as company:
+        slack = company.slack
+        async with company.bot("--only", "slack") as front:
+            asked = company.ask(KEEP_IT)
+            await delivered(company)
+            assert company.said(asked.ts) == []
+            async with company.bot("--only", "worker", receiving=False, SLACK_APP_TOKEN="") as back:
+                card = await company.draws(asked.ts, "cs.approve")
+                assert company.place.notes == []
+                await slack.press(company.sam, card, "Approve: Add a note")
+                await company.draws(asked.ts, "It said: Saved as note #1")
+                assert company.place.notes == ["The deploy is at noon."]
+
+                company.ask(THINK, asked.ts)
+                message = await company.draws(asked.ts, THINK)
+                await slack.press(company.priya, message, "Stop")
+                await company.draws(asked.ts, "Okay, I stopped.")
+                assert "\nStop\n" not in f"{company.said(asked.ts)[-1]}\n"
+                assert slack.sockets.ever == 1
+                assert not slack.calls.refused()
+                assert (await back.leaves(), await front.leaves()) == (0, 0)
+                assert "Traceback" not in front.log + back.log

@@ -1,0 +1,112 @@
+"""The real program in a Slack workspace: questions, signatures, commands, and a server that an admin adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
+from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.stories.slack_program import a_company
+from tests.stories.workplace import KEY
+
+KEEP_IT = "note that the deploy is at noon"
+LOOK_UP = "look it up"
+TOOL = "ticket-desk__lookup"
+
+
+def clerk(request: Request) -> Reply:
+    """Notes what it is told to note, looks up what it is told to look up."""
+    if request.results:
+        return Say(f"It said: {request.results[0].strip()}.")
+    if request.question == KEEP_IT:
+        return Say("Noting it.", calls=(Call("notes__add", {"text": "The deploy is at noon."}),))
+    if request.question == LOOK_UP and TOOL in request.tool_names:
+        return Say(calls=(Call(TOOL, {}),))
+    return Say(f"You said: {request.question}.")
+
+
+@pytest.fixture
+def model() -> Iterator[FakeLanguageModel]:
+    with FakeLanguageModel("openai", rule=clerk) as model:
+        yield model
+    assert model.refusals == []
+
+
+async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_sign(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, LOG_LEVEL="debug") as company, company.bot() as bot:
+        slack, priya, sam = company.slack, company.priya, company.sam
+        asked = company.ask("hello")
+        answer = await company.draws(asked.ts, "AI answer")
+        assert "You said: hello." in company.said(asked.ts)[0]
+        assert company.buttons(answer) == []
+
+        company.ask(KEEP_IT, asked.ts)
+        card = await company.draws(asked.ts, "cs.approve")
+        await slack.press(priya, card, "Approve: Add a note")
+        await company.hears(priya, "You may not sign this.")
+        assert company.place.notes == []
+        await slack.press(sam, card, "Approve: Add a note")
+        await company.draws(asked.ts, "It said: Saved as note #1")
+        assert company.place.notes == ["The deploy is at noon."]
+        await slack.until(lambda: not any("cs.stop" in str(each.blocks) for each in slack.posted(company.incidents)))
+
+        dm = slack.dm(priya)
+        private = slack.say(priya, dm, "hello again")
+        await company.reads(private.ts, "AI answer", dm, seconds=30)
+        assert len(company.said(private.ts, dm)) == 1
+        assert slack.calls.of("chat.startStream")
+
+        await slack.command(priya, "/conversations", "list", company.incidents)
+        await company.hears(priya, "Conversations", "hello")
+        await slack.command(sam, "/profile", "list", company.incidents)
+        await company.hears(sam, "No profiles yet")
+        company.ask("mcp list", asked.ts, sam)
+        listed = await company.hears(sam, "notes", "connected", "weather")
+        assert listed.thread_ts == asked.ts
+        slack.open_home(sam)
+        await slack.until(lambda: slack.home(sam))
+        assert not slack.calls.refused()
+        assert await bot.leaves() == 0
+        assert "ERROR" not in bot.log
+        assert "Traceback" not in bot.log
+        for secret in (slack.bot_token, slack.app.app_token, KEY):
+            assert not [name for name, content in company.place.written().items() if secret.encode() in content]
+
+
+async def test_a_server_that_an_admin_adds_in_a_window_is_used_by_the_next_question_until_it_is_off(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("lookup")
+        found = {"content": [{"type": "text", "text": "ticket 7 is open"}]}
+        endpoint.on["tools/call"] = lambda asked: result(asked, found)
+        allowed = f"127.0.0.1:{endpoint.port}"
+        async with a_company(tmp_path, model, {}, MCP_ALLOWED_HOSTS=allowed) as company, company.bot() as bot:
+            slack, sam = company.slack, company.sam
+            await slack.command(sam, "/mcp", "add", company.incidents)
+            await slack.until(lambda: slack.modals(sam))
+            wrong = {"Name": "Ticket desk", "Address or command line": "http://169.254.169.254/mcp", "Policy": "allow"}
+            await slack.submit(sam, wrong)
+            assert set(slack.modal(sam).errors) == {"field.where"}
+            await slack.submit(sam, {"Address or command line": endpoint.url})
+            await company.hears(sam, "ticket-desk is added.", "1 tool")
+            assert slack.modals(sam) == []
+
+            asked = company.ask(LOOK_UP)
+            await company.draws(asked.ts, "It said: ticket 7 is open.")
+
+            await slack.command(sam, "/mcp", "disable ticket-desk", company.incidents)
+            off = await company.hears(sam, "is off", "Undo")
+            company.ask(LOOK_UP, asked.ts)
+            await company.draws(asked.ts, f"You said: {LOOK_UP}.")
+            await slack.press(sam, off, "Undo")
+            await company.hears(sam, "is on")
+            company.ask(LOOK_UP, asked.ts)
+            await slack.until(lambda: str(company.said(asked.ts)).count("It said: ticket 7 is open.") == 2, 30)
+            assert not slack.calls.refused()
+            assert "Traceback" not in bot.log
