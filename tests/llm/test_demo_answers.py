@@ -199,7 +199,8 @@ async def test_the_text_comes_in_small_pieces_with_room_for_others_between_them(
 def test_it_can_use_tools_and_see_no_images() -> None:
     capabilities = create(Config()).capabilities
     assert capabilities.tools
-    assert not (capabilities.images or capabilities.files)
+    assert not capabilities.images
+    assert not capabilities.files
 
 
 async def test_it_works_with_its_own_calendar_and_closes_without_complaint() -> None:

@@ -272,7 +272,7 @@ async def test_a_command_that_cannot_be_started_is_named_and_not_started(transpo
 async def test_a_program_that_an_admin_may_not_run_is_not_run(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = replace(raw(script={"pids": str(pids)}), id="u1")
-    assert "not allowed from chat" in broken_at(await verified(config), "command").detail
+    assert "the operator has not allowed" in broken_at(await verified(config), "command").detail
     assert not pids.exists()
 
 

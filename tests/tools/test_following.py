@@ -241,7 +241,7 @@ async def test_an_admins_program_is_not_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = replace(raw(script=offering("t", pids=pids)), id="id-s")
     async with started(config) as box:
-        assert "not allowed from chat" in (await box.offer()).absent[0]
+        assert "the operator has not allowed" in (await box.offer()).absent[0]
         await box.connect("id-s")
         assert not pids.exists()
     async with started(config, allowances=Allowances(commands=frozenset(("python",)))) as box:

@@ -56,7 +56,11 @@ def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
     """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
     pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
     return tuple(
-        Slot(f"card-{asking.number}" + (f"-{number}" if number else ""), *_drawn(calls, asking.reason, view, now))
+        Slot(
+            f"card-{asking.number}" + (f"-{number}" if number else ""),
+            *_drawn(calls, asking.reason, view, now),
+            asks=any(step.status is StepStatus.AWAITING for step in calls),
+        )
         for number, calls in enumerate(pages)
     )
 

@@ -106,9 +106,7 @@ class Sender:
                 "chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot), blocks=list(slot.blocks)
             )
         except SlackRefusal as error:
-            if error.code not in _TOO_MUCH:
-                raise
-            log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
+            _check_that_text_will_do(slot, error)
             return await self._api.post("chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot))
 
     async def _edited(self, slot: Slot, ref: MessageRef) -> None:
@@ -121,9 +119,7 @@ class Sender:
                 if error.code == "streaming_state_conflict":
                     await self._stop_stream(ref)
                     continue
-                if error.code not in _TOO_MUCH:
-                    raise
-                log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
+                _check_that_text_will_do(slot, error)
                 await self._api.edit("chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=[])
             return
         raise SlackRefusal("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
@@ -166,6 +162,17 @@ class Sender:
         self._sent.move_to_end(key)
         while len(self._sent) > REMEMBERED:
             self._sent.popitem(last=False)
+
+
+def _check_that_text_will_do(slot: Slot, error: SlackRefusal) -> None:
+    """Whether a message may go out without the layout that Slack refused. Raises SlackRefusal if not."""
+    if error.code not in _TOO_MUCH:
+        raise error
+    if slot.asks:
+        # A card without buttons would count as posted, and nobody could ever decide.
+        cause = f"Slack did not take the layout of an approval card ({error.code})."
+        raise SlackRefusal(error.code, cause, permanent=True) from error
+    log.error("Slack did not take the layout of a message (%s): sent as plain text", error.code)
 
 
 def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:

@@ -15,12 +15,14 @@ Block = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One message of a turn. `name` is the same in every drawing of the turn; `text` is what notifications show and
-    screen readers read, already escaped. Slots come in the order in which their messages stand.
+    screen readers read, already escaped. Slots come in the order in which their messages stand. Where it `asks`,
+    somebody must be able to press its buttons: without its layout it must not be out at all.
     """
 
     name: str
     blocks: tuple[Block, ...]
     text: str
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

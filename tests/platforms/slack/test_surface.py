@@ -151,6 +151,19 @@ async def test_a_layout_that_slack_refuses_becomes_plain_text() -> None:
         assert not message.blocks
 
 
+async def test_a_card_whose_layout_slack_refuses_is_not_posted_as_text_that_nobody_could_press() -> None:
+    async with a_workplace(listening=False) as place:
+        root = asked(place)
+        waiting = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
+        # The reply before it goes out as text; the card must not.
+        place.slack.fail("chat.postMessage", Fails("invalid_blocks"), 2)
+        with pytest.raises(DeliveryFailed) as failure:
+            await place.draw(placed(place, waiting, root.ts))
+        assert failure.value.permanent
+        assert "invalid_blocks" in failure.value.cause
+        assert not any("Approval needed" in message.text for message in place.bot_posts())
+
+
 async def test_a_card_is_posted_at_once_and_becomes_its_outcome_in_the_same_message() -> None:
     async with a_workplace(listening=False) as place:
         root = asked(place)
