@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import asdict
 
 from bot.app.chat import login_name
-from bot.app.database import fitting_database
+from bot.app.database import current, fitting_database, upgrade
 from bot.app.models import Models, choose_model
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
@@ -100,6 +100,9 @@ async def _of_model(settings: Settings) -> Check:
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:
     operator = Person(login_name()).author.principal
     try:
+        if settings.auto_migrate and not (await current(settings))[0]:
+            # Nobody has started yet: what the first start would do. A database that is in use is left as it is.
+            await upgrade(settings)
         async with fitting_database(settings, migrate=False) as database:
             yield "database", Check("opened", Finding.WELL, database.name)
             async with opened_office(

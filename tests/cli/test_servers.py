@@ -143,6 +143,17 @@ def test_the_doctor_names_cause_and_fix_and_exits_by_what_it_found(countersign: 
     assert any("no-such-program-anywhere" in check["detail"] for check in wrong)
 
 
+def test_the_doctor_is_well_where_nobody_has_started_yet_and_makes_nothing_against_the_operators_will(
+    countersign: Countersign, folder: Path
+) -> None:
+    ill = countersign("doctor", AUTO_MIGRATE="false")
+    assert ill.code == 1
+    assert "countersign db upgrade" in ill.out
+    well = countersign("doctor", AUTO_MIGRATE="true")
+    assert (well.code, well.err) == (0, "")
+    assert countersign("db", "current").code == 0
+
+
 @pytest.mark.parametrize(
     "words", [("servers", "list"), ("doctor",), ("secrets", "rotate"), ("secrets", "set", "a", "b")]
 )
