@@ -15,7 +15,7 @@ from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.app.house import House
-    from bot.platforms.slack.desk import Records
+    from bot.platforms.slack.desk import SlackRecords
     from bot.platforms.slack.listener import SlackListener
     from bot.platforms.slack.workspace import SlackWorkspace
 
@@ -65,7 +65,7 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
                 yield check
 
 
-async def records_of(workspace: SlackWorkspace, house: House) -> Records:
+async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
     """What Slack is told of the house beside the engine: opinions are kept, calls found, Homes made, and user groups
     that profiles name as approvers are looked up like those of the settings.
     """
@@ -87,13 +87,13 @@ async def records_of(workspace: SlackWorkspace, house: House) -> Records:
     made = homes.Homes(
         team, office.stores.archive, house.turn_log.approval, office.rules, office.rights, office.toolbox
     )
-    records: Records = desk.Records(office.stores.opinions.keep, made.home, house.turn_log.approval)
+    records: SlackRecords = desk.SlackRecords(office.stores.opinions.keep, house.turn_log.approval, made.home)
     return records
 
 
-def listener_of(workspace: SlackWorkspace, settings: Settings, records: Records) -> SlackListener:
+def listener_of(workspace: SlackWorkspace, settings: Settings, records: SlackRecords) -> SlackListener:
     """What receives from Slack, as the settings want it. Raises SettingsError if there is no way for Slack to call."""
-    from bot.platforms.slack.rights import Manners  # noqa: PLC0415 - loaded already, with the workspace
+    from bot.reception.manners import Manners  # noqa: PLC0415 - loaded already, with the workspace
 
     return workspace.listener(
         app_token=_plain(settings.slack_app_token),

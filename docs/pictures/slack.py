@@ -25,10 +25,10 @@ from bot.domain.turns import StepStatus  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from bot.platforms.slack.forms import form_window  # noqa: E402
 from bot.platforms.slack.home import Home, Waiting, home_view  # noqa: E402
-from bot.platforms.slack.presses import AskToConfirm, CardRef  # noqa: E402
 from bot.platforms.slack.replies import reply_sheet  # noqa: E402
 from bot.platforms.slack.turns import turn_slots  # noqa: E402
 from bot.platforms.slack.windows import call_window, confirm_window, deny_window  # noqa: E402
+from bot.reception.presses import AskToConfirm, CardRef  # noqa: E402
 from tests.platforms.slack import scenes  # noqa: E402
 
 WIDTH = 700

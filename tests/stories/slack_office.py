@@ -17,9 +17,9 @@ from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.live import Streaming
 from bot.platforms.slack.pacing import Pacing
 from bot.platforms.slack.people import People
-from bot.platforms.slack.rights import Manners
 from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.web_api import WebApi
+from bot.reception.manners import Manners
 from bot.storage import schema
 from bot.storage.address import PostgresServer
 from bot.storage.doorbell import listen

@@ -14,9 +14,10 @@ from itertools import accumulate
 from typing import Any
 
 from bot.platforms.slack import sizes
-from bot.platforms.slack.presses import Press, written
+from bot.platforms.slack.presses import written
 from bot.platforms.slack.slots import Block
 from bot.platforms.slack.wording import silenced
+from bot.reception.presses import Press
 from bot.rendering.plain import ELLIPSIS, one_line, plain
 
 Element = dict[str, Any]

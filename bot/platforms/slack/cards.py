@@ -26,9 +26,9 @@ from bot.platforms.slack.blocks import (
     rich_text,
     words,
 )
-from bot.platforms.slack.presses import Approve, AskWhyNot, CardRef, ViewAll
 from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
+from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
 from bot.rendering.cards import Card, CardArgument, action, card, headline, in_words
 from bot.rendering.offers import RunAgain
 from bot.rendering.passages import Asking

@@ -12,41 +12,32 @@ from dataclasses import replace
 from typing import Any
 
 from bot.domain.approvals import Verdict
-from bot.domain.conversations import Author, ConversationKey
-from bot.errors import CountersignError, NotFound
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import ToolStep
+from bot.errors import CountersignError
 from bot.platforms.slack.answers import Place
-from bot.platforms.slack.decisions import decide, find_asked, find_call
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Window
 from bot.platforms.slack.interaction import Pressed, Slashed, read_press, read_slash
 from bot.platforms.slack.invocations import Invocations, Trigger
-from bot.platforms.slack.presses import (
-    Approve,
-    AskToConfirm,
-    AskWhyNot,
-    CardRef,
-    Opinion,
-    Rate,
-    Review,
-    Run,
-    ViewAll,
-)
-from bot.platforms.slack.reception import Asked, shell_words
+from bot.platforms.slack.principals import with_names
+from bot.platforms.slack.reception import Asked
 from bot.platforms.slack.references import conversation
-from bot.platforms.slack.refusals import GONE, OUT_OF_DATE
 from bot.platforms.slack.telling import plain_sheet, whisper
 from bot.platforms.slack.uploads import direct_channel
 from bot.platforms.slack.windows import call_window, confirm_window, deny_window
 from bot.platforms.slack.wording import Names, worded
+from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Rate, Review, Run, ViewAll
+from bot.reception.refusals import GONE, OUT_OF_DATE
+from bot.reception.taken_up import rate, take_up
+from bot.reception.typed_commands import shell_words
+from bot.reception.verdicts import decide, find_call
 from bot.rendering.offers import Check, RunAgain, Stop
 
 log = logging.getLogger(__name__)
 
 TROUBLE = "That did not work. Please try again."
-ENDED = "That has ended already."
-THANKS = "Thank you, noted."
 NO_OUTSIDERS = "Only full members of this workspace may see that."
-IN_HAND = "That is in hand already."
 
 
 class Counter:
@@ -116,16 +107,16 @@ class Counter:
                 await self.command(words, place, trigger)
             case AskToConfirm():
                 await self._open(confirm_window(pressed.press, str(place)), pressed)
-            case Rate(turn_id, opinion):
-                await self._rate(turn_id, opinion, place)
+            case Rate() as rated:
+                await self._rate(rated, place)
             case Check() | RunAgain() | Stop():
                 await self._take_up(pressed.press, place)
 
     async def _approve(self, cards: tuple[CardRef, ...], pressed: Pressed) -> None:
         member = await self._people.member(pressed.place.spot.user)
-        if told := await decide(self._desk, cards, Verdict.APPROVE, member):
-            await self._whisper(pressed.place, told)
-        elif pressed.view and (step := await find_asked(self._desk, cards[0].approval_id)) is not None:
+        if told := await decide(self._engine, cards, Verdict.APPROVE, member):
+            await self._whisper(pressed.place, await with_names(self._people, told))
+        elif pressed.view and (step := await self._desk.records.asked(cards[0].approval_id)) is not None:
             # A card is redrawn by whoever draws the turn, a window by nobody.
             window = call_window(step, keep=str(pressed.place.unheard))
             await self._api.edit("views.update", view_id=pressed.view, view=window)
@@ -135,40 +126,22 @@ class Counter:
         if refusal := self._desk.manners.refusal(member):
             await self._whisper(place, refusal)
             return
-        try:
-            told = await self._taken_up(offer, member.author)
-        except NotFound as error:
-            told = str(error)
-        if told:
+        if told := await take_up(self._engine, offer, member.author):
             await self._whisper(place, told)
 
-    async def _taken_up(self, offer: Check | RunAgain | Stop, by: Author) -> str:
-        match offer:
-            case Check(turn_id, n):
-                return IN_HAND if (await self._engine.check(turn_id, n, by)).redelivery else ""
-            case RunAgain(turn_id, n):
-                return IN_HAND if (await self._engine.again(turn_id, n, by)).redelivery else ""
-            case Stop(turn_id):
-                return "" if await self._engine.stop(turn_id, by) else ENDED
-
-    async def _rate(self, turn_id: str, opinion: Opinion, place: Place) -> None:
+    async def _rate(self, rated: Rate, place: Place) -> None:
         person = await self._people.person(place.spot.user)
-        told = self._desk.manners.refusal(person) or THANKS
-        if told == THANKS and (keep := self._desk.records.opinion) is not None:
-            try:
-                await keep(turn_id, opinion is Opinion.GOOD, person.author)
-            except NotFound as error:
-                told = str(error)
-        await self._whisper(place, told)
+        refusal = self._desk.manners.refusal(person)
+        await self._whisper(place, refusal or await rate(self._desk.records, rated, person.author))
 
     async def _show_call(self, press: ViewAll | Review, pressed: Pressed) -> None:
         if await self._is_outsider(pressed):
             return
         match press:
             case ViewAll(ref, page):
-                step, missing = await find_call(self._desk, await self.where(pressed.place), ref), OUT_OF_DATE
+                step, missing = await self._find(ref, pressed.place), OUT_OF_DATE
             case Review(approval_id):
-                step, page, missing = await find_asked(self._desk, approval_id), 1, GONE
+                step, page, missing = await self._desk.records.asked(approval_id), 1, GONE
         if step is None:
             await self._whisper(pressed.place, missing)
             return
@@ -177,6 +150,9 @@ class Counter:
             await self._api.edit("views.update", view_id=pressed.view, view=window)
         else:
             await self._api.post("views.open", trigger_id=pressed.trigger, view=window)
+
+    async def _find(self, card: CardRef, place: Place) -> ToolStep | None:
+        return await find_call(self._engine, self._desk.records, await self.where(place), card)
 
     async def _is_outsider(self, pressed: Pressed) -> bool:
         """Whether somebody may not see what a call would do; if so, they have been told."""

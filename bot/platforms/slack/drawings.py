@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.platforms.slack.presses import CardRef
+from bot.reception.presses import CardRef
 
 Window = dict[str, Any]
 """A modal view as JSON."""

@@ -1,7 +1,6 @@
-"""What was said in a thread before a message: read from Slack, put into lines for the model.
+"""What was said in a thread before a message, read from Slack.
 
-Each line is one message behind its author's name; what continues on a second line is indented, so that nobody can
-write a line in another's name. What the bot has said or answered itself is in its own transcript and left out.
+What the bot has said or answered itself is in its own transcript and left out.
 """
 
 from __future__ import annotations
@@ -11,15 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.platforms.slack.web_api import Identity, WebApi
-from bot.rendering.plain import ELLIPSIS, one_line, plain
 
-MOST_LINES = 50
-LONGEST_LINE = 1_000
-LONGEST_CONTEXT = 12_000
-"""In characters, of all lines together."""
 PAGE = 200
 MOST_PAGES = 5
-LEFT_OUT = "(earlier messages of this thread are left out)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +57,6 @@ def since(lines: Sequence[Earlier], user: str, texts: Mapping[str, str], text: s
         if lines[place].user == user and texts.get(lines[place].ts) == text:
             return lines[place + 1 :]
     return lines
-
-
-def context_lines(said: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Names and texts as lines for the model, the newest as far as there is room."""
-    kept: list[str] = []
-    room = LONGEST_CONTEXT
-    for name, text in reversed(said):
-        line = _line(name, text)
-        if len(kept) >= MOST_LINES or len(line) > room:
-            kept.append(LEFT_OUT)
-            break
-        kept.append(line)
-        room -= len(line)
-    return tuple(reversed(kept))
-
-
-def _line(name: str, text: str) -> str:
-    text = plain(text).strip()
-    text = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1].rstrip() + ELLIPSIS
-    return f"{one_line(name, 80)}: {text}".replace("\n", "\n    ")
 
 
 def _earlier(message: Mapping[str, Any], identity: Identity) -> Earlier | None:

@@ -13,12 +13,12 @@ from bot.platforms.slack.answers import Place
 from bot.platforms.slack.counter import Counter
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Window
-from bot.platforms.slack.earlier import context_lines
 from bot.platforms.slack.home import Home, home_view
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.telling import Spot, plain_sheet, whisper
 from bot.platforms.slack.windows import text_input, window
 from bot.platforms.slack.wording import Names, escaped, silenced, worded
+from bot.reception.context_lines import context_lines
 from bot.rendering.plain import one_line
 
 ASK = "cs.ask"

@@ -24,9 +24,9 @@ from bot.platforms.slack.blocks import (
     words,
 )
 from bot.platforms.slack.cards import EXPIRES
-from bot.platforms.slack.presses import Review, Run
 from bot.platforms.slack.slots import Block
 from bot.platforms.slack.windows import View
+from bot.reception.presses import Review, Run
 from bot.rendering.cards import card, headline
 from bot.rendering.plain import one_line
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.platforms.slack.answers import Place
-from bot.platforms.slack.presses import Press, read
+from bot.platforms.slack.presses import read
 from bot.platforms.slack.telling import Spot
+from bot.reception.presses import Press
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,18 @@ from slack_bolt.response import BoltResponse
 
 from bot.errors import CountersignError, SettingsError
 from bot.platforms.slack.counter import Counter
-from bot.platforms.slack.desk import Desk, Records
-from bot.platforms.slack.errands import Errands
+from bot.platforms.slack.desk import Desk, SlackRecords
 from bot.platforms.slack.gestures import Gestures
 from bot.platforms.slack.invocations import Invocations
 from bot.platforms.slack.people import People
 from bot.platforms.slack.reception import Reception
-from bot.platforms.slack.rights import Manners
 from bot.platforms.slack.sent_windows import SentWindows
 from bot.platforms.slack.socket_mode import patiently, receive_by_socket
 from bot.platforms.slack.web_api import Identity, WebApi, library_log
 from bot.platforms.slack.web_hook import WebHook
 from bot.ports import Commands, FrontDoor
+from bot.reception.errands import Errands
+from bot.reception.manners import Manners
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class SlackListener:
         app_token: str = "",
         signing_secret: str = "",
         manners: Manners | None = None,
-        records: Records | None = None,
+        records: SlackRecords | None = None,
     ) -> None:
         if not (app_token or signing_secret):
             raise SettingsError(
@@ -60,7 +60,7 @@ class SlackListener:
         self._people = people
         self._app_token = app_token
         self._manners = manners or Manners()
-        self._records = records or Records()
+        self._records = records or SlackRecords()
         self.hook = WebHook(signing_secret) if signing_secret else None
 
     async def run(self, engine: FrontDoor, commands: Commands) -> None:

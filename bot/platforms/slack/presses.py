@@ -1,91 +1,29 @@
-"""What a press on one of our buttons means, and how that is written into the button.
+"""How a press on one of our buttons is written into the button.
 
-Called by the drawings, which write, and by the listener, which reads. A button carries names and numbers only: who may
-press it is decided when it is pressed, on what is on disk then.
+Called by the drawings, which write, and by the listener, which reads.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from bot.platforms.slack.sizes import BUTTON_VALUE
+from bot.reception.presses import (
+    Approve,
+    AskToConfirm,
+    AskWhyNot,
+    CardRef,
+    Opinion,
+    Press,
+    Rate,
+    Review,
+    Run,
+    ViewAll,
+)
 from bot.rendering.offers import Check, RunAgain, Stop
 
 PREFIX = "cs"
-
-
-@dataclass(frozen=True, slots=True)
-class CardRef:
-    """One revision of one approval."""
-
-    approval_id: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Approve:
-    """Sign these calls, exactly as they were drawn."""
-
-    cards: tuple[CardRef, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AskWhyNot:
-    """Open the window that asks for a reason before a call is denied."""
-
-    card: CardRef
-
-
-@dataclass(frozen=True, slots=True)
-class ViewAll:
-    """Show a call with all of its arguments, from this page on (the first is 1)."""
-
-    card: CardRef
-    page: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """Show a call that waits, as it stands when this is pressed, with all of its arguments."""
-
-    approval_id: str
-
-
-class Opinion(StrEnum):
-    """What somebody thinks of an answer."""
-
-    GOOD = "good"
-    BAD = "bad"
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """An opinion on the answer of a turn."""
-
-    turn_id: str
-    opinion: Opinion
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Say a command: the words with its name first."""
-
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AskToConfirm:
-    """Open the window in which `text` has to be typed before the command is said. `label` is what its button says."""
-
-    words: tuple[str, ...]
-    text: str
-    label: str
-
-
-Press = Approve | AskWhyNot | ViewAll | Review | Check | RunAgain | Stop | Rate | Run | AskToConfirm
 
 
 def written(press: Press) -> tuple[str, str] | None:

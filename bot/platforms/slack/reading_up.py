@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.earlier import Earlier, context_lines, read_thread, since
+from bot.platforms.slack.earlier import Earlier, read_thread, since
 from bot.platforms.slack.people import People
 from bot.platforms.slack.references import message_keys
 from bot.platforms.slack.said import Said
 from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.wording import Names, addressed, mentioned_people, unnamed_channels, worded
 from bot.ports import FrontDoor
+from bot.reception.context_lines import context_lines
 from bot.rendering.plain import one_line
 
 READING_SECONDS = 0.8

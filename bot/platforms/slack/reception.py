@@ -6,24 +6,21 @@ meant for the bot to the engine.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.conversations import ConversationKey
-from bot.platforms.slack.attention import Attention
 from bot.platforms.slack.desk import Desk
-from bot.platforms.slack.once import Once
 from bot.platforms.slack.people import Person
 from bot.platforms.slack.reading_up import ReadingUp, described
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.said import Said, read_said
 from bot.platforms.slack.telling import Spot, plain_sheet, whisper
 from bot.platforms.slack.web_api import Identity
-from bot.ports import Commands
+from bot.reception.attention import Attention
+from bot.reception.once import Once
+from bot.reception.typed_commands import command_words
 
-COMMANDS = ("mcp", "profile", "conversations")
 NOTHING_SAID = "What can I do for you? Mention me together with your question."
 
 
@@ -54,8 +51,7 @@ class Reception:
         said = read_said(event, identity)
         if said is None or f"{said.channel}:{said.ts}" in self._done:
             return
-        key = conversation(identity.team, said.channel, said.thread)
-        if not await self._attention.wants(said, identity.user, key, self._desk.engine):
+        if not await self._is_meant(said, identity):
             return
         person = await self._desk.people.person(said.user)
         if person.bot:
@@ -64,6 +60,15 @@ class Reception:
             self._refuse(said, refusal)
             return
         await self._take(said, person, identity)
+
+    async def _is_meant(self, said: Said, identity: Identity) -> bool:
+        """Mentions and direct messages are; in a thread where the bot has a turn, so is what turns to nobody else."""
+        if said.direct or identity.user in said.mentions:
+            return True
+        if said.opens_thread or said.mentions:
+            return False
+        key = conversation(identity.team, said.channel, said.thread)
+        return await self._attention.follows(key, self._desk.engine)
 
     async def _take(self, said: Said, person: Person, identity: Identity) -> None:
         key = conversation(identity.team, said.channel, said.thread)
@@ -86,32 +91,6 @@ class Reception:
         """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
         if said.notified and self._done.first(f"{said.channel}:{said.ts}"):
             self._desk.errands.start(whisper(self._desk.api, _spot(said), plain_sheet(why)), "slack: refusal")
-
-
-def command_words(text: str, commands: Commands, where: ConversationKey) -> tuple[str, ...]:
-    """The words of a command that somebody said, its name first; empty for anything else. `profile` and
-    `conversations` are words people use: there a verb must follow.
-    """
-    first, *rest = text.split(maxsplit=2) or [""]
-    name = first.lower().removeprefix("/")
-    if name not in COMMANDS:
-        return ()
-    if name != "mcp" and not first.startswith("/") and rest:
-        line = f"{name} {rest[0].lower()}"
-        if not any(f"{each} ".startswith(f"{line} ") for each in commands.complete(line, where)):
-            return ()
-    return (name, *shell_words(text[len(first) :]))
-
-
-def shell_words(text: str) -> tuple[str, ...]:
-    """Words as a shell reads them, also between the curly quotes that Slack's clients make of straight ones; as they
-    stand if a quote is open.
-    """
-    straight = text.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
-    try:
-        return tuple(shlex.split(straight))
-    except ValueError:
-        return tuple(text.split())
 
 
 def _spot(said: Said) -> Spot:

@@ -15,14 +15,15 @@ from bot.domain.commands import Form
 from bot.errors import CountersignError
 from bot.platforms.slack.answers import Place
 from bot.platforms.slack.counter import TROUBLE, Counter
-from bot.platforms.slack.decisions import decide
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Back, ConfirmationBack, FormBack, ReasonBack, Window
 from bot.platforms.slack.forms import errors, form_window
 from bot.platforms.slack.interaction import user_of
 from bot.platforms.slack.invocations import Invocations, Trigger
+from bot.platforms.slack.principals import with_names
 from bot.platforms.slack.submissions import read_submission
 from bot.platforms.slack.windows import note_window
+from bot.reception.verdicts import decide
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +80,10 @@ class SentWindows:
     async def _answer(self, sent: Back, user: str, trigger: Trigger | None) -> Answer:
         match sent:
             case ReasonBack(ref, reason):
-                told = await decide(self._desk, [ref], Verdict.DENY, await self._desk.people.member(user), reason)
-                return _update(note_window("Deny", told)) if told else CLEAR
+                member = await self._desk.people.member(user)
+                if told := await decide(self._desk.engine, [ref], Verdict.DENY, member, reason):
+                    return _update(note_window("Deny", await with_names(self._desk.people, told)))
+                return CLEAR
             case ConfirmationBack(words, typed, kept):
                 if (place := _place(kept, user)) is not None:
                     errand = self._counter.command((*words, "--confirm", typed), place, trigger)

@@ -11,8 +11,8 @@ from typing import Any
 
 from bot.platforms.slack.drawings import Back, ConfirmationBack, FormBack, ReasonBack
 from bot.platforms.slack.forms import FIELD, FORM, unpacked
-from bot.platforms.slack.presses import CardRef
 from bot.platforms.slack.windows import CONFIRM, DENY, REASON, TYPED
+from bot.reception.presses import CardRef
 
 
 def read_submission(view: Mapping[str, Any]) -> Back | None:

@@ -24,10 +24,11 @@ from bot.platforms.slack.blocks import (
 )
 from bot.platforms.slack.cards import card_slots
 from bot.platforms.slack.parts import Part, parts_of, shown_of_returned
-from bot.platforms.slack.presses import Opinion, Rate, written
+from bot.platforms.slack.presses import written
 from bot.platforms.slack.rich_text import Prose
 from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
+from bot.reception.presses import Opinion, Rate
 from bot.rendering.offers import Check, Offer, RunAgain, Stop, offers
 from bot.rendering.passages import Asking, Busy, Called, Entry, Failure, Passage, Remark, Returned, Said, passages
 from bot.rendering.tool_lines import Mark, ToolLine, tool_name

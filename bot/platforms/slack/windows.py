@@ -24,8 +24,8 @@ from bot.platforms.slack.blocks import (
     words,
 )
 from bot.platforms.slack.cards import decisions, facts
-from bot.platforms.slack.presses import AskToConfirm, CardRef, ViewAll
 from bot.platforms.slack.slots import Block
+from bot.reception.presses import AskToConfirm, CardRef, ViewAll
 from bot.rendering.cards import Card, CardArgument, card, headline
 from bot.rendering.plain import one_line
 

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bot.platforms.slack.desk import Records
+from bot.platforms.slack.desk import SlackRecords
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.live import Streaming
 from bot.platforms.slack.pacing import Pacing
 from bot.platforms.slack.people import People
-from bot.platforms.slack.rights import Manners
 from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.web_api import API_URL, WebApi
+from bot.reception.manners import Manners
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SlackWorkspace:
         app_token: str = "",
         signing_secret: str = "",
         manners: Manners | None = None,
-        records: Records | None = None,
+        records: SlackRecords | None = None,
     ) -> SlackListener:
         """What receives: by Socket Mode with an app token, over HTTP (`SlackListener.hook`) with a signing secret.
         Raises SettingsError if there is neither.

@@ -8,21 +8,9 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed, OutOfDate, Settled, Settlement, Verdict
 from bot.platforms.slack.blocks import button, buttons, fallback, small
-from bot.platforms.slack.presses import (
-    Approve,
-    AskToConfirm,
-    AskWhyNot,
-    CardRef,
-    Opinion,
-    Press,
-    Rate,
-    Review,
-    Run,
-    ViewAll,
-    read,
-    written,
-)
-from bot.platforms.slack.refusals import GONE, OUT_OF_DATE, refused
+from bot.platforms.slack.presses import read, written
+from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Opinion, Press, Rate, Review, Run, ViewAll
+from bot.reception.refusals import GONE, OUT_OF_DATE, refused
 from bot.rendering.offers import Check, RunAgain, Stop
 from tests.platforms.slack.accepted import check_message
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.presses import Approve, AskWhyNot, CardRef, ViewAll, read
+from bot.platforms.slack.presses import read
 from bot.platforms.slack.slots import Slot
 from bot.platforms.slack.turns import turn_slots
+from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
 from bot.rendering.offers import RunAgain
 from bot.rendering.secrets import MASK
 from tests.platforms.slack import scenes

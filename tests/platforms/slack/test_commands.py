@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.commands import Action, Document, Field, Form, Invocation, Page, Reply, Submission
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.platforms.slack.rights import NOT_FOR_STRANGERS
+from bot.reception.manners import NOT_FOR_STRANGERS
 from tests.fakes.slack import Message, Team
 from tests.platforms.slack.workplace import Workplace, a_workplace
 

@@ -7,10 +7,10 @@ import dataclasses
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.errors import NotFound
-from bot.platforms.slack.desk import Records
+from bot.platforms.slack.desk import SlackRecords
 from bot.platforms.slack.home import Home, Waiting
-from bot.platforms.slack.refusals import GONE
-from bot.platforms.slack.rights import NOT_FOR_STRANGERS
+from bot.reception.manners import NOT_FOR_STRANGERS
+from bot.reception.refusals import GONE
 from tests.fakes.slack import Team
 from tests.platforms.slack.test_presses import drawn, waiting
 from tests.platforms.slack.workplace import a_workplace
@@ -29,7 +29,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
     async def approval(approval_id: str) -> object:
         return (view.turn, step) if approval_id == "apr-12345678" else None
 
-    async with a_workplace(records=Records(home=home, approval=approval)) as place:  # type: ignore[arg-type]
+    async with a_workplace(records=SlackRecords(home=home, approval=approval)) as place:  # type: ignore[arg-type]
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -92,7 +92,7 @@ async def test_an_opinion_is_kept() -> None:
     async def opinion(turn_id: str, good: bool, by: object) -> None:
         kept.append((turn_id, good, getattr(by, "id", "")))
 
-    async with a_workplace(records=Records(opinion=opinion)) as place:
+    async with a_workplace(records=SlackRecords(opinion=opinion)) as place:
         view = a_view(status=TurnStatus.DONE)
         message = await drawn(place, dataclasses.replace(view, steps=(a_reply(0, "The pool."),)))
         await place.slack.press(place.priya, message, "Bad answer")
@@ -111,7 +111,7 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
         return (view.turn, held[0]) if held else None
 
-    async with a_workplace(records=Records(home=home, approval=approval)) as place:
+    async with a_workplace(records=SlackRecords(home=home, approval=approval)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -143,7 +143,7 @@ async def test_what_strangers_think_is_not_kept() -> None:
     async def opinion(_turn_id: str, _good: bool, by: Author) -> None:
         kept.append(by.id)
 
-    async with a_workplace(records=Records(opinion=opinion)) as place:
+    async with a_workplace(records=SlackRecords(opinion=opinion)) as place:
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
@@ -157,7 +157,7 @@ async def test_an_opinion_on_what_is_gone_is_not_thanked_for() -> None:
     async def opinion(_turn_id: str, _good: bool, _by: Author) -> None:
         raise NotFound("That answer is not kept any more.")
 
-    async with a_workplace(records=Records(opinion=opinion)) as place:
+    async with a_workplace(records=SlackRecords(opinion=opinion)) as place:
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         await place.slack.press(place.priya, message, "Good answer")
         await place.slack.until(lambda: place.whispers(place.priya))

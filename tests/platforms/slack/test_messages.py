@@ -6,7 +6,7 @@ from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable
 from bot.platforms.slack.reading_up import UNREAD
 from bot.platforms.slack.reception import NOTHING_SAID
-from bot.platforms.slack.rights import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, Manners
+from bot.reception.manners import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, Manners
 from tests.fakes.slack import Fails, Slow, Team
 from tests.platforms.slack.workplace import a_workplace
 

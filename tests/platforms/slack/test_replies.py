@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from bot.domain.commands import Action, Page, Reply, Table, Tone
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, Waiting, home_view
-from bot.platforms.slack.presses import AskToConfirm, Review, Run, read
+from bot.platforms.slack.presses import read
 from bot.platforms.slack.replies import reply_sheet, reply_sheets
 from bot.platforms.slack.slots import Sheet
 from bot.platforms.slack.spoken import spoken
+from bot.reception.presses import AskToConfirm, Review, Run
 from tests.platforms.slack import scenes
 from tests.platforms.slack.accepted import check_message, check_view, labels, pressed
 from tests.platforms.slack.outline import outline

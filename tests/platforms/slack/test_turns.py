@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from bot.domain.messages import ToolCall
 from bot.domain.turns import Question, Step, StepStatus, TurnStatus
 from bot.domain.views import Blocker, TurnView
-from bot.platforms.slack.presses import Opinion, Rate, read
+from bot.platforms.slack.presses import read
 from bot.platforms.slack.slots import Slot
 from bot.platforms.slack.spoken import spoken
 from bot.platforms.slack.turns import turn_slots
+from bot.reception.presses import Opinion, Rate
 from bot.rendering.offers import Check, RunAgain, Stop
 from tests.platforms.slack import scenes
 from tests.platforms.slack.accepted import check_message, labels, pressed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.platforms.slack.earlier import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, context_lines
-from bot.platforms.slack.reception import shell_words
 from bot.platforms.slack.wording import Names, addressed, escaped, mentioned_people, silenced, worded
+from bot.reception.context_lines import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, context_lines
+from bot.reception.typed_commands import shell_words
 
 NAMES = Names({"U1": "Priya"}, {"C1": "incidents"})
 

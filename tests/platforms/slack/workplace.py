@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from bot.domain.views import TurnView
-from bot.platforms.slack.desk import Records
+from bot.platforms.slack.desk import SlackRecords
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.live import Streaming
 from bot.platforms.slack.pacing import Pacing
 from bot.platforms.slack.people import People
-from bot.platforms.slack.rights import Manners
 from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.web_api import WebApi
+from bot.reception.manners import Manners
 from tests.fakes.slack import Channel, FakeSlack, Message, User
 from tests.platforms.slack.front_door import ScriptedCommands, ScriptedDoor
 
@@ -65,7 +65,7 @@ async def a_workplace(
     groups: frozenset[str] = frozenset(),
     answers: Sequence[Sequence[object]] = (),
     streaming: Streaming = Streaming.DIRECT,
-    records: Records | None = None,
+    records: SlackRecords | None = None,
 ) -> AsyncIterator[Workplace]:
     """A workspace with Priya in #incidents; the listener runs in Socket Mode."""
     async with AsyncExitStack() as stack:

@@ -1,0 +1,83 @@
+"""How a press on one of our buttons is written into the button: as its `custom_id`, which holds 100 characters.
+
+Called by the drawings, which write, and by the listener, which reads. Fields are divided by colons and hold none: ids
+of turns and approvals are letters and digits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bot.reception.presses import Approve, AskWhyNot, CardRef, Opinion, Press, Rate, Review, Run, ViewAll
+from bot.rendering.offers import Check, RunAgain, Stop
+
+PREFIX = "cs"
+LONGEST = 100
+WRITTEN = rf"{PREFIX}:(?P<kind>[a-z]+):(?P<rest>.*)"
+"""What every one of our ids looks like, as a pattern."""
+
+
+def written(press: Press) -> str | None:
+    """A button's `custom_id`; None where Discord would not take it, or where nothing is written so."""
+    match press:
+        case Approve((card,)):
+            text = f"approve:{_card(card)}"
+        case AskWhyNot(card):
+            text = f"deny:{_card(card)}"
+        case ViewAll(card, page):
+            text = f"view:{_card(card)}:{page}"
+        case Review(approval_id):
+            text = f"review:{approval_id}"
+        case Check(turn_id, n):
+            text = f"check:{turn_id}:{n}"
+        case RunAgain(turn_id, n):
+            text = f"again:{turn_id}:{n}"
+        case Stop(turn_id):
+            text = f"stop:{turn_id}"
+        case Rate(turn_id, opinion):
+            text = f"rate:{turn_id}:{opinion}"
+        case Run(words) if not any(" " in word or not word for word in words):
+            text = f"run:{' '.join(words)}"
+        case _:
+            return None
+    whole = f"{PREFIX}:{text}"
+    return whole if len(whole) <= LONGEST else None
+
+
+def read(custom_id: str) -> Press | None:
+    """What a pressed button means; None if it is none of ours."""
+    found = re.fullmatch(WRITTEN, custom_id)
+    if found is None:
+        return None
+    try:
+        return _press(found["kind"], found["rest"])
+    except ValueError:
+        return None
+
+
+def _press(kind: str, rest: str) -> Press | None:  # noqa: PLR0911 - one case for each kind of button
+    match kind, rest.split(":"):
+        case "approve", [approval_id, revision]:
+            return Approve((CardRef(approval_id, int(revision)),))
+        case "deny", [approval_id, revision]:
+            return AskWhyNot(CardRef(approval_id, int(revision)))
+        case "view", [approval_id, revision, page]:
+            return ViewAll(CardRef(approval_id, int(revision)), int(page))
+        case "review", [approval_id]:
+            return Review(approval_id)
+        case "check", [turn_id, n]:
+            return Check(turn_id, int(n))
+        case "again", [turn_id, n]:
+            return RunAgain(turn_id, int(n))
+        case "stop", [turn_id]:
+            return Stop(turn_id)
+        case "rate", [turn_id, opinion]:
+            return Rate(turn_id, Opinion(opinion))
+        case "run", _ if rest:
+            return Run(tuple(rest.split(" ")))
+        case _:
+            return None
+
+
+def _card(card: CardRef) -> str:
+    return f"{card.approval_id}:{card.revision}"

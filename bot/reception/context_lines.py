@@ -1,0 +1,37 @@
+"""What others said before, as lines for the model.
+
+Each line is one message behind its author's name; what continues on a second line is indented, so that nobody can
+write a line in another's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.rendering.plain import ELLIPSIS, one_line, plain
+
+MOST_LINES = 50
+LONGEST_LINE = 1_000
+LONGEST_CONTEXT = 12_000
+"""In characters, of all lines together."""
+LEFT_OUT = "(earlier messages of this thread are left out)"
+
+
+def context_lines(said: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Names and texts as lines for the model, the newest as far as there is room."""
+    kept: list[str] = []
+    room = LONGEST_CONTEXT
+    for name, text in reversed(said):
+        line = _line(name, text)
+        if len(kept) >= MOST_LINES or len(line) > room:
+            kept.append(LEFT_OUT)
+            break
+        kept.append(line)
+        room -= len(line)
+    return tuple(reversed(kept))
+
+
+def _line(name: str, text: str) -> str:
+    text = plain(text).strip()
+    text = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1].rstrip() + ELLIPSIS
+    return f"{one_line(name, 80)}: {text}".replace("\n", "\n    ")
