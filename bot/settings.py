@@ -58,6 +58,15 @@ def _words(value: Any) -> Any:
     return frozenset(word.strip() for word in value.split(",") if word.strip())
 
 
+def _snowflakes(value: Any) -> Any:
+    """A comma-separated list of Discord's ids, which are numbers."""
+    ids = _words(value)
+    for each in ids:
+        if not re.fullmatch(r"[0-9]{1,20}", each):
+            raise ValueError(f"{each!r} is not an id: switch on Developer Mode in Discord and copy the server's id")
+    return ids
+
+
 def _hosts(value: Any) -> Any:
     """A comma-separated list of `host` or `host:port`."""
     hosts = _words(value)
@@ -90,6 +99,7 @@ def _upper(value: Any) -> Any:
 Duration = Annotated[float | None, BeforeValidator(_seconds)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
+Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
 Address = Annotated[str, AfterValidator(_address)]
 AnyCase = BeforeValidator(_lower)
@@ -123,6 +133,11 @@ class Settings(BaseSettings):
     slack_strangers: bool = False
     slack_streaming: Annotated[Literal["nowhere", "direct", "everywhere"], AnyCase] = "direct"
     slack_processes: Annotated[int, Field(ge=1)] = 1
+
+    discord_token: SecretStr | None = None
+    discord_servers: Snowflakes = frozenset()
+    discord_follow_threads: bool = True
+    discord_api_url: Address = Field("https://discord.com/api/v10", repr=False)
 
     web_host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
