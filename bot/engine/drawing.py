@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from bot.domain.views import TurnView
 from bot.engine.elapsed import elapsed
+from bot.engine.excuses import Excuses
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.ports import Surface, TurnLog
@@ -52,6 +53,7 @@ class Drawings:
         self._pause = pause
         self._clock = clock
         self._held_at = clock()
+        self._excuses = Excuses()
         self._holding = asyncio.Lock()
         self._failures: dict[str, int] = {}
         self._newest: dict[str, TurnView] = {}
@@ -257,10 +259,11 @@ class Drawings:
             await self._make_certain(turn_id)
             await self._show(surface, view, refs)
         except DeliveryFailed as failure:
-            await self._failed(view, failure)
+            await self._failed(surface, view, failure)
             return False
         except TimeoutError:
-            await self._failed(view, DeliveryFailed(f"The platform gave no answer within {SHOW_SECONDS:.0f} s."))
+            silence = DeliveryFailed(f"The platform gave no answer within {SHOW_SECONDS:.0f} s.")
+            await self._failed(surface, view, silence)
             return False
         except (LostLease, DatabaseError):
             raise
@@ -299,7 +302,7 @@ class Drawings:
         self._failures[turn_id] = failures = self._failures.get(turn_id, 0) + 1
         return float(min(RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS))
 
-    async def _failed(self, view: TurnView, failure: DeliveryFailed) -> None:
+    async def _failed(self, surface: Surface, view: TurnView, failure: DeliveryFailed) -> None:
         turn_id = view.turn.id
         log.warning("turn %s could not be drawn: %s", turn_id, failure)
         if failure.permanent:
@@ -307,6 +310,7 @@ class Drawings:
             if await self._log.abandon(turn_id, view.revision, failure.cause):
                 self._on_settled(turn_id)
                 self.kick()
+            await self._excuses.make(surface, view, failure)
             return
         seconds = failure.retry_after if failure.retry_after is not None else self._next_pause(turn_id)
         await self._log.postpone(turn_id, seconds)

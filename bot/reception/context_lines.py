@@ -6,8 +6,10 @@ write a line in another's name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from bot.domain.conversations import Attachment
 from bot.rendering.plain import ELLIPSIS, one_line, plain
 
 MOST_LINES = 50
@@ -15,6 +17,8 @@ LONGEST_LINE = 1_000
 LONGEST_CONTEXT = 12_000
 """In characters, of all lines together."""
 LEFT_OUT = "(earlier messages of this thread are left out)"
+
+L = TypeVar("L")
 
 
 def context_lines(said: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -29,6 +33,24 @@ def context_lines(said: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         kept.append(line)
         room -= len(line)
     return tuple(reversed(kept))
+
+
+def since(lines: Sequence[L], seen: Callable[[L], bool]) -> Sequence[L]:
+    """The lines after the last one that has been `seen`, all of them if none has."""
+    for place in reversed(range(len(lines))):
+        if seen(lines[place]):
+            return lines[place + 1 :]
+    return lines
+
+
+def with_files(text: str, names: Sequence[str]) -> str:
+    """What a message says, with the files that came with it."""
+    return "\n".join(filter(None, (text, *(f"[file: {one_line(name, 80)}]" for name in names))))
+
+
+def described(files: Sequence[Attachment]) -> str:
+    """What stands for the words of a message that is files alone."""
+    return f"(sent {len(files)} files)" if len(files) > 1 else "(sent a file)"
 
 
 def _line(name: str, text: str) -> str:

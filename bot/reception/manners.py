@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
-NOT_FOR_STRANGERS = "I may not answer people from outside this workspace."
+NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
 
 
 class Visitor(Protocol):

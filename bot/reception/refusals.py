@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed, OutOfDate, Settled, Settlement
+from bot.domain.approvals import AlreadySettled, Counted, NoSuchApproval, NotAllowed, OutOfDate, Settled, Settlement
 from bot.rendering.plain import one_line
 
 OUT_OF_DATE = "This card is out of date. See the newer one."
@@ -15,9 +15,9 @@ GONE = "This approval no longer exists."
 
 
 def refused(settlement: Settlement) -> str:
-    """One sentence; empty for a decision that counts."""
+    """One sentence; empty for a decision that counts, be it as one signature of several."""
     match settlement:
-        case Settled():
+        case Settled() | Counted():
             return ""
         case AlreadySettled(how):
             return one_line(how, 300)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from bot.domain.approvals import Decision, Verdict
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.grants import Permission
 from bot.domain.turns import ToolStep
 from bot.ports import FrontDoor
 from bot.reception.presses import CardRef
@@ -30,6 +31,12 @@ async def decide(
         for each in cards
     ]
     return "\n".join(dict.fromkeys(filter(None, told)))
+
+
+async def grant(engine: FrontDoor, card: CardRef, permission: Permission, member: Member) -> str:
+    """Approve a call and allow the next ones like it; what the person has to be told, empty if it counted."""
+    decision = Decision(card.approval_id, card.revision, Verdict.APPROVE, member.author)
+    return refused(await engine.grant(decision, permission, member))
 
 
 async def find_call(engine: FrontDoor, records: Records, where: ConversationKey, card: CardRef) -> ToolStep | None:

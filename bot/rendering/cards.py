@@ -7,11 +7,12 @@ What is shown is what runs: characters that hide are spelled out, only secrets a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.approvals import Approval
+from bot.domain.terms import ASKER, MEMBERS
 from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.rendering.plain import one_line, revealed
@@ -21,6 +22,7 @@ VALUE_LIMIT = 200
 VALUE_LINES = 6
 """More would push the title out of sight, and with it what is being signed."""
 ABOUT_LIMIT = 60
+SIGNERS_LIMIT = 5
 _NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
 
@@ -55,6 +57,10 @@ class Card:
     expires_in: float | None
     expires_at: float | None
     outcome: str = ""
+    needs: str = ""
+    """Whose signature it takes, where a rule says that: `needs 2 of test-group:ops, not Ana`."""
+    signed: str = ""
+    """Who has signed so far, where several have to: `1 of 2 signed by Ben`."""
 
     @property
     def expiry(self) -> str:
@@ -85,12 +91,14 @@ def card(step: ToolStep) -> Card | None:
         expires_in=approval.expires_in,
         expires_at=approval.expires_at,
         outcome=outcome(step.status, approval),
+        needs=needs(approval),
+        signed=signed(approval) if step.status is StepStatus.AWAITING else "",
     )
 
 
 def outcome(status: StepStatus, approval: Approval) -> str:
     """How the question ended, one line; empty while it is open."""
-    by = f" by {decider}" if (decider := one_line(approval.decided_by, 60)) else ""
+    by = f" by {decider}" if (decider := one_line(approval.decided_by, 60 * max(len(approval.signers), 1))) else ""
     match status:
         case StepStatus.AWAITING:
             return ""
@@ -103,6 +111,32 @@ def outcome(status: StepStatus, approval: Approval) -> str:
             return "Cancelled. Not run."
         case _:
             return f"Approved{by}"
+
+
+def needs(approval: Approval) -> str:
+    """Whose signature it takes, one line; empty where any of those who sign will do."""
+    terms = approval.terms
+    if not terms.say_who:
+        return ""
+    asker = one_line(approval.requested_for.name, 60)
+    sets = [_one_of([_signer(each, asker) for each in sorted(entries)]) for entries in terms.approvers]
+    who = " and of ".join(sets) or "those who sign"
+    editor = one_line(approval.revised_by, 60)
+    others = dict.fromkeys(name for name in (asker, editor) if name) if terms.four_eyes else {}
+    return f"needs {terms.quorum} of {who}{', not ' if others else ''}{' or '.join(others)}"
+
+
+def signed(approval: Approval) -> str:
+    """Who has signed so far, one line; empty where nobody has, or one is enough."""
+    if not approval.signers or approval.terms.quorum == 1:
+        return ""
+    names = " and ".join(one_line(name, 60) for name in approval.signers)
+    return f"{len(approval.signers)} of {approval.terms.quorum} signed by {names}"
+
+
+def signatures(approvals: Iterable[Approval]) -> list[str]:
+    """What cards that are drawn together say of signatures: each line once."""
+    return list(dict.fromkeys(line for each in approvals for line in (needs(each), signed(each)) if line))
 
 
 def headline(step: ToolStep, made: Card) -> str:
@@ -143,6 +177,21 @@ def action(step: ToolStep) -> str:
 def _title(step: ToolStep) -> str:
     scope = f" ({one_line(step.tool.server, 60)})" if step.tool else ""
     return f"{action(step)}{scope}?"
+
+
+def _one_of(signers: Sequence[str]) -> str:
+    more = len(signers) - SIGNERS_LIMIT
+    return " or ".join([*signers[:SIGNERS_LIMIT], *([f"{more} more"] if more > 0 else [])])
+
+
+def _signer(entry: str, asker: str) -> str:
+    match entry:
+        case _ if entry == ASKER:
+            return asker
+        case _ if entry == MEMBERS:
+            return "the members here"
+        case _:
+            return one_line(entry, 60)
 
 
 def _about(made: Card) -> str:

@@ -9,6 +9,7 @@ headings, a nested list moves to the left.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _FENCE = re.compile(r"^(?P<indent> *(?:(?:[-*+]|\d{1,9}[.)]) +)*)(?P<fence>`{3,100}|~{3,100})(?P<info>[^\n]*)")
@@ -19,23 +20,24 @@ _LINES_FROM, _WORDS_FROM = 0.85, 0.92
 """From these fractions of `most` on a text is cut between lines that belong together, and within a line."""
 
 
+def weight(text: str) -> int:
+    """The size of a text on the wire: bytes of UTF-8, and what escaping `&`, `<` and `>` adds."""
+    return len(text.encode("utf-8", "replace")) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much goes into one message, as `weight` counts: from `good` on it ends where a block does, and it never
+    """How much goes into one message, as `weigh` counts: from `good` on it ends where a block does, and it never
     holds more than `most`, which is 1,000 at least.
     """
 
     good: int
     most: int
+    weigh: Callable[[str], int] = weight
 
     def after(self, used: int) -> Room:
         """What is left of it."""
-        return Room(max(self.good - used, 0), max(self.most - used, 0))
-
-
-def weight(text: str) -> int:
-    """The size of a text on the wire: bytes of UTF-8, and what escaping `&`, `<` and `>` adds."""
-    return len(text.encode("utf-8", "replace")) + 4 * text.count("&") + 3 * (text.count("<") + text.count(">"))
+        return Room(max(self.good - used, 0), max(self.most - used, 0), self.weigh)
 
 
 def parts(markdown: str, room: Room) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ class _Scan:
     def read(self, line: str) -> None:
         """Go past a line."""
         self.at += len(line)
-        self.used += weight(line)
+        self.used += self.room.weigh(line)
         if self.fence:
             self._read_code(line)
         else:
@@ -111,11 +113,11 @@ class _Scan:
 
     def ends_within(self, line: str) -> bool:
         """Whether the message ends somewhere in this line: behind a blank if there is one late enough."""
-        if self.used + weight(line) < self.room.most * _WORDS_FROM:
+        if self.used + self.room.weigh(line) < self.room.most * _WORDS_FROM:
             return False
         used = self.used
         for index, character in enumerate(line):
-            used += weight(character)
+            used += self.room.weigh(character)
             over = used > self.most
             wordwise = character == " " and used >= self.room.most * _WORDS_FROM and line[: index + 1].strip()
             if over or (wordwise and line[index + 1 :].strip()):
@@ -157,7 +159,7 @@ class _Scan:
         if not line.strip():
             self.head = []
         elif not self.head and "|" in self.last and _DELIMITER.match(line.rstrip("\n")):
-            self.head = [self.last, line] if weight(self.last + line) <= self.room.good // 2 else []
+            self.head = [self.last, line] if self.room.weigh(self.last + line) <= self.room.good // 2 else []
         if opened := self._opened(line):
             self.fence, self.indent = opened["fence"], len(opened["indent"])
             self.info = opened["info"].strip()[:_LONGEST_INFO]

@@ -71,7 +71,7 @@ def tool_line(step: ToolStep, view: TurnView) -> ToolLine:
             return ToolLine(Mark.DENIED, name, "denied", *_denial(step))
         case StepStatus.DONE | StepStatus.FAILED:
             mark, state = _SENT[step.status]
-            return ToolLine(mark, name, state, *_told(step.result))
+            return ToolLine(mark, name, ", ".join(filter(None, (state, _granted(step)))), *_told(step.result))
         case StepStatus.UNKNOWN:
             mark, state = _SENT[step.status]
             return ToolLine(mark, name, state, _reason(step.result))
@@ -114,6 +114,11 @@ def _denial(step: ToolStep) -> tuple[str, str]:
     if not decider:
         return _told(step.result)
     return f"by {decider}: {reason}" if reason else f"by {decider}", ""
+
+
+def _granted(step: ToolStep) -> str:
+    """Who had allowed it, where nobody was asked."""
+    return f"granted by {one_line(step.grant.name, 40) or one_line(step.grant.by, 40)}" if step.grant else ""
 
 
 def _counted(count: int, word: str) -> str:

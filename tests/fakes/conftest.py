@@ -8,6 +8,8 @@ import pytest
 from aiohttp import ClientSession
 from slack_sdk.web.async_client import AsyncWebClient
 
+from tests.fakes.discord import Channel, FakeDiscord, Message, User
+from tests.fakes.discord_api import DiscordApi
 from tests.fakes.slack import FakeSlack, Manifest
 
 EVERYTHING = Manifest(
@@ -50,3 +52,39 @@ async def session() -> AsyncIterator[ClientSession]:
 def client(slack: FakeSlack, session: ClientSession) -> AsyncWebClient:
     """The real client, without retries."""
     return AsyncWebClient(token=slack.bot_token, base_url=slack.url, session=session, retry_handlers=[])
+
+
+@pytest.fixture
+async def discord() -> AsyncIterator[FakeDiscord]:
+    """A server that nobody is in yet but the bot and an owner."""
+    async with FakeDiscord() as fake:
+        yield fake
+
+
+@pytest.fixture
+def api(discord: FakeDiscord, session: ClientSession) -> DiscordApi:
+    """Plain HTTP to the fake Discord, with the bot's token."""
+    return DiscordApi(discord, session)
+
+
+@pytest.fixture
+async def ana(discord: FakeDiscord, api: DiscordApi) -> User:
+    """Somebody in a Discord server with a command."""
+    option = {"type": 3, "name": "s", "description": "x"}
+    command = {"name": "mcp", "description": "x", "options": [option]}
+    assert (await api.call("PUT", f"/applications/{discord.app.id}/commands", [command])).status == 200
+    return discord.user("Ana")
+
+
+@pytest.fixture
+def room(discord: FakeDiscord) -> Channel:
+    """A channel of the Discord server."""
+    return discord.channel("general")
+
+
+@pytest.fixture
+async def card(discord: FakeDiscord, api: DiscordApi, room: Channel) -> Message:
+    """A message with a button."""
+    button = {"type": 2, "style": 1, "label": "Approve", "custom_id": "cs:approve"}
+    await api.post(room, {"content": "card", "components": [{"type": 1, "components": [button]}]})
+    return discord.posted(room)[-1]

@@ -20,6 +20,11 @@ from bot.platforms.slack.wording import silenced
 from bot.reception.presses import Press
 from bot.rendering.plain import ELLIPSIS, one_line, plain
 
+PARAGRAPH = 1_000
+"""Texts that may be this long are paragraphs, shorter ones labels."""
+COUNT_ROOM = 40
+"""Characters for saying how many were left out."""
+
 Element = dict[str, Any]
 """A part of a block as JSON."""
 
@@ -42,11 +47,16 @@ def plain_text(text: str, limit: int = sizes.PLAIN_TEXT) -> Element:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Plain text of 1 to `limit` characters: an ellipsis stands for what did not fit, and where there is nothing."""
+    """Plain text of 1 to `limit` characters: an ellipsis stands for what did not fit, and where there is nothing. What
+    is left out of a paragraph is counted, on a label there is no room for that.
+    """
     text = plain(text).strip()
     if len(text) <= limit:
         return text or ELLIPSIS
-    return text[: limit - 1].rstrip() + ELLIPSIS
+    if limit < PARAGRAPH:
+        return text[: limit - 1].rstrip() + ELLIPSIS
+    kept = limit - COUNT_ROOM
+    return f"{text[:kept].rstrip()}{ELLIPSIS} ({len(text) - kept} more characters)"
 
 
 def small(*lines: str) -> list[Block]:

@@ -29,27 +29,18 @@ from bot.platforms.slack.blocks import (
 from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
 from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
-from bot.rendering.cards import Card, CardArgument, action, card, headline, in_words
+from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, changed_since, soonest_end
+from bot.rendering.cards import Card, action, card, headline, in_words, signatures
 from bot.rendering.offers import RunAgain
 from bot.rendering.passages import Asking
 from bot.rendering.plain import one_line
 from bot.rendering.secrets import masked
-from bot.rendering.tool_lines import tool_line
 
 CALLS_A_CARD = 8
 ARGUMENTS_WEIGHT = 5_000
 """Characters of arguments on one card; the calls on it share them."""
 EXPIRES = "{date_short_pretty} at {time}"
 DECIDED = "{time}"
-RISKS = {"reads": "🟢 Reads data", "writes": "🟠 Writes data", "destructive": "🔴 May destroy data"}
-_ICONS = {
-    StepStatus.READY: "✅",
-    StepStatus.STARTED: "✅",
-    StepStatus.DONE: "✅",
-    StepStatus.FAILED: "⚠️",
-    StepStatus.UNKNOWN: "⚠️",
-}
-"""What stands before a call that was signed; the title of one that was not run is struck out."""
 
 
 def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
@@ -97,7 +88,7 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
     about = [rich_section(*_about(waiting, reason, now))] if waiting else []
     room = ARGUMENTS_WEIGHT // max(len(waiting), 1)
     if len(calls) > 1:
-        blocks.append(rich_text(rich_section(words(_summary(len(calls), len(waiting)), bold=True))))
+        blocks.append(rich_text(rich_section(words(calls_summary(len(calls), len(waiting)), bold=True))))
     for step in calls:
         made = card(step)
         if made is None or step.approval is None:
@@ -114,45 +105,19 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
     return tuple(blocks), fallback(f"Approval needed: {said}" if waiting else said)
 
 
-def _summary(count: int, open_calls: int) -> str:
-    if not open_calls:
-        return f"{count} calls, all decided"
-    return (
-        f"{count} calls need an approval" if open_calls == count else f"{open_calls} of {count} calls need an approval"
-    )
-
-
 def _open(step: ToolStep, made: Card, room: int, about: Sequence[Element]) -> list[Block]:
     elements = [rich_section(words(headline(step, made), bold=True)), facts(made)]
-    if shown := _arguments(made.arguments, room):
+    if shown := argument_lines(made.arguments, room):
         elements.append(preformatted(shown))
-    if step.approval and step.approval.proposed is not None:
-        by = one_line(step.approval.revised_by, 60)
-        elements.append(
-            rich_section(words(f"Changed{f' by {by}' if by else ''} since the model asked for it.", italic=True))
-        )
+    if step.approval and (changed := changed_since(step.approval)):
+        elements.append(rich_section(words(changed, italic=True)))
     view_all = button("View all", ViewAll(CardRef(made.approval_id, made.revision)))
     return [rich_text(*elements, *about), *decisions(step, made, view_all)]
 
 
-def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
-    """`name: value` line by line. What does not fit is counted."""
-    widest = max((len(each.name) for each in arguments if len(each.name) <= 20), default=0)
-    lines: list[str] = []
-    for number, argument in enumerate(arguments):
-        value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
-        line = f"{argument.name + ':':<{widest + 1}} {value}"
-        if sum(map(len, lines)) + len(line) > room:
-            left = len(arguments) - number
-            lines.append(f"… {left} more {'argument' if left == 1 else 'arguments'}: View all")
-            break
-        lines.append(line)
-    return "\n".join(lines)
-
-
 def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> list[Block]:
     """One line for what was asked, one for how it went; what timed out can be asked for again once its turn is over."""
-    icon = _ICONS.get(step.status, "")
+    icon = ICONS.get(step.status, "")
     title = headline(step, made).removesuffix("?")
     first = words(f"{icon} {title}", bold=True) if icon else words(title, strike=True)
     at = (
@@ -160,7 +125,7 @@ def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> 
         if approval.decided_at
         else []
     )
-    rest = [words(f" · {part}") for part in (*_became(step, view), made.short_id)]
+    rest = [words(f" · {part}") for part in (*became(step, view), made.short_id)]
     told = rich_text(rich_section(first, words("\n"), words(made.outcome), *at, *rest))
     timed_out = step.status is StepStatus.EXPIRED and view.turn.status.ended
     return [told, *(buttons([button("Ask again", RunAgain(view.turn.id, step.n))]) if timed_out else [])]
@@ -171,40 +136,23 @@ def _in_utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
-def _became(step: ToolStep, view: TurnView) -> Sequence[str]:
-    """How a signed call went on."""
-    line = tool_line(step, view)
-    match step.status:
-        case StepStatus.READY | StepStatus.STARTED:
-            return (line.summary or line.state,)
-        case StepStatus.DONE:
-            return (line.summary or "done",)
-        case StepStatus.FAILED:
-            return (f"but it failed: {line.summary}" if line.summary else "but it failed",)
-        case StepStatus.UNKNOWN:
-            return tuple(part for part in (f"it {line.state}", line.summary) if part)
-        case _:
-            return ()
-
-
 def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> list[Element]:
     """Who asked and why, until when, and under which number."""
     approvals = [step.approval for step in waiting if step.approval]
     made: list[Element] = [words(f"Reason given by the model: “{masked(reason)}”\n", italic=True)] if reason else []
     asker = approvals[0].requested_for
     made += [words("Asked by "), person(asker.id, asker.name)]
+    made += [words(f" · {line}") for line in signatures(approvals)]
     made += [words(" · "), *_expiry(approvals, now), words(" · ")]
     return [*made, words(", ".join(one_line(each.id, 200)[:8] for each in approvals), code=True)]
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
-    """The earliest end of these questions; a card that is not out yet begins to run off now."""
-    ends = [
-        (each.expires_at or now + each.expires_in, each.expires_in) for each in approvals if each.expires_in is not None
-    ]
-    if not ends:
+    """When the first of these questions goes away."""
+    end = soonest_end(approvals, now)
+    if end is None:
         return [words("does not expire")]
-    soonest, seconds = min(ends)
+    soonest, seconds = end
     return [words("expires "), moment(soonest, EXPIRES, f"within {in_words(seconds)}")]
 
 

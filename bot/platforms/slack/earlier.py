@@ -5,7 +5,7 @@ What the bot has said or answered itself is in its own transcript and left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,16 +47,6 @@ async def read_thread(api: WebApi, identity: Identity, channel: str, thread: str
         if not cursor:
             break
     return tuple(found)
-
-
-def since(lines: Sequence[Earlier], user: str, texts: Mapping[str, str], text: str) -> Sequence[Earlier]:
-    """The lines after the last one that `user` said as `text`: what the bot has not seen yet. `texts` are the lines'
-    own texts by timestamp, as the bot would have read them. All lines if there is none.
-    """
-    for place in reversed(range(len(lines))):
-        if lines[place].user == user and texts.get(lines[place].ts) == text:
-            return lines[place + 1 :]
-    return lines
 
 
 def _earlier(message: Mapping[str, Any], identity: Identity) -> Earlier | None:

@@ -25,6 +25,7 @@ _FOR_GOOD: Mapping[str, tuple[str, str]] = {
     "channel_not_found": ("Slack has no such channel, or the bot cannot see it.", INVITE),
     "not_in_channel": ("The bot is not in the channel.", INVITE),
     "is_archived": ("The channel is archived.", "unarchive it, or ask somewhere else"),
+    "is_inactive": ("The channel is archived, frozen or deleted.", "unarchive it, or ask somewhere else"),
     "thread_not_found": ("The thread is gone.", ""),
     "cannot_reply_to_message": ("Nobody can reply to that message.", ""),
     "restricted_action": ("The workspace does not let the bot post there.", ASK_AN_ADMIN),
@@ -53,6 +54,11 @@ _FOR_GOOD: Mapping[str, tuple[str, str]] = {
     "expired_trigger_id": ("It took too long to open the form.", "press the button again"),
     "trigger_expired": ("It took too long to open the form.", "press the button again"),
 }
+
+LOCKED_OUT = frozenset(
+    {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required"}
+)
+"""Codes that say nothing about what was asked for: nobody is let in with this token, until there is another one."""
 
 
 class SlackRefusal(DeliveryFailed):

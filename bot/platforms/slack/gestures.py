@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from time import time
 from typing import Any
 
-from bot.domain.conversations import InboundMessage, Member
+from bot.domain.conversations import InboundMessage
 from bot.platforms.slack.answers import Place
 from bot.platforms.slack.counter import Counter
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Window
-from bot.platforms.slack.home import Home, home_view
+from bot.platforms.slack.home_tabs import HomeTabs
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.telling import Spot, plain_sheet, whisper
 from bot.platforms.slack.windows import text_input, window
@@ -31,16 +30,17 @@ NOT_HERE = "I cannot read along here. Invite me to the channel first."
 class Gestures:
     """Takes them. What they set off goes on after the acknowledgement."""
 
-    def __init__(self, desk: Desk, counter: Counter) -> None:
+    def __init__(self, desk: Desk, counter: Counter, tabs: HomeTabs) -> None:
         self._desk = desk
         self._counter = counter
+        self._tabs = tabs
 
     def event(self, event: Mapping[str, Any]) -> None:
         """An event that is no message."""
         user = str(event.get("user") or "")
         match event.get("type"):
             case "app_home_opened" if event.get("tab") == "home" and user:
-                self._desk.errands.start(self._show_home(user, event), "slack: home")
+                self._desk.errands.start(self._tabs.open(user, first_visit="view" not in event), "slack: home")
             case "agent_session_stopped" if user:
                 place = Place(Spot(str(event.get("channel") or ""), user, str(event.get("thread_ts") or "")))
                 self._counter.begin(self._stop_all(place), place, "stop")
@@ -70,18 +70,6 @@ class Gestures:
             errand = self._ask(str(view.get("id")), _typed(view), place, str(kept[1]), str(kept[2]))
             self._counter.begin(errand, place, "shortcut")
         return True
-
-    async def _show_home(self, user: str, event: Mapping[str, Any]) -> None:
-        member = await self._desk.people.member(user)
-        home = await self._home(member, first_visit="view" not in event)
-        await self._desk.api.edit("views.publish", user_id=user, view=home_view(home))
-
-    async def _home(self, member: Member, *, first_visit: bool) -> Home:
-        provide = self._desk.records.home
-        if provide is None or self._desk.manners.refusal(member):
-            return Home(time(), first_visit=True)
-        home = await provide(member)
-        return replace(home, first_visit=True) if first_visit else home
 
     async def _stop_all(self, place: Place) -> None:
         member = await self._desk.people.member(place.spot.user)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -21,6 +21,7 @@ from bot.platforms.slack.forms import form_window
 from bot.platforms.slack.principals import reply_with_names
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.replies import reply_sheet
+from bot.platforms.slack.slots import Sheet
 from bot.platforms.slack.uploads import upload
 
 log = logging.getLogger(__name__)
@@ -66,23 +67,30 @@ class Invocations:
         async with asyncio.timeout(ANSWER_SECONDS), aclosing(_closable(self._commands.handle(request))) as coming:
             await self._show_all(coming, words, place, trigger, answers)
 
-    async def submit(self, form: str, fields: Mapping[str, str], member: Member, place: Place) -> Form | Reply | None:
-        """Take a form back, and show what comes of it; the first thing that does, if that comes soon enough to be put
-        into the window. Raises DeliveryFailed.
+    async def submit(
+        self,
+        form: str,
+        fields: Mapping[str, str],
+        member: Member,
+        place: Place,
+        progress: Callable[[Sheet], Awaitable[None]],
+    ) -> Form | Reply | None:
+        """Take a form back, and show what comes of it where the command was given. What comes before that goes to
+        `progress`: behind a slash command it could not be replaced. A form is returned instead, to be put into the
+        window. Raises DeliveryFailed.
         """
         where = conversation((await self._api.identity()).team, place.spot.channel, place.spot.thread)
         request = Submission(form, fields, member, where)
-        answers = answers_at(self._api, place)
         last: Reply | None = None
         async with asyncio.timeout(ANSWER_SECONDS), aclosing(_closable(self._commands.handle(request))) as coming:
             async for answer in coming:
                 if isinstance(answer, Form):
                     return answer
                 last = await reply_with_names(self._people, answer)
-                await answers.progress(reply_sheet(last))
+                await progress(reply_sheet(last))
                 await self._deliver(last, place)
         if last is not None:
-            await answers.finish(reply_sheet(last))
+            await answers_at(self._api, place).finish(reply_sheet(last))
         return last
 
     async def _show_all(

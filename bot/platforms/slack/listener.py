@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Coroutine
 from typing import Any
 
 from slack_bolt.async_app import AsyncAck, AsyncApp
@@ -17,19 +18,22 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from bot.errors import CountersignError, SettingsError
+from bot.platforms.slack.access import Access
 from bot.platforms.slack.counter import Counter
 from bot.platforms.slack.desk import Desk, SlackRecords
 from bot.platforms.slack.gestures import Gestures
+from bot.platforms.slack.home_tabs import HomeTabs
 from bot.platforms.slack.invocations import Invocations
 from bot.platforms.slack.people import People
 from bot.platforms.slack.reception import Reception
 from bot.platforms.slack.sent_windows import SentWindows
-from bot.platforms.slack.socket_mode import patiently, receive_by_socket
+from bot.platforms.slack.socket_mode import receive_by_socket
 from bot.platforms.slack.web_api import Identity, WebApi, library_log
 from bot.platforms.slack.web_hook import WebHook
 from bot.ports import Commands, FrontDoor
 from bot.reception.errands import Errands
 from bot.reception.manners import Manners
+from bot.reception.patience import patiently
 
 log = logging.getLogger(__name__)
 
@@ -65,25 +69,29 @@ class SlackListener:
 
     async def run(self, engine: FrontDoor, commands: Commands) -> None:
         """Receive until cancelled; what was begun gets a moment to finish. Raises DeliveryFailed if Slack does not
-        take the tokens.
+        take the tokens, or takes them no more.
         """
-        identity = await patiently(self._api.identity)
+        identity = await patiently(self._api.identity, "Slack")
         errands = Errands()
         app = self._app(identity)
         desk = Desk(self._api, self._people, self._manners, errands, engine, commands, self._records)
-        _Handlers(app, desk)
+        access, tabs = Access(self._api), HomeTabs(desk)
+        _Handlers(app, desk, access, tabs)
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
         try:
             if self.hook is not None:
                 self.hook.open(app)
-            if self._app_token:
-                await receive_by_socket(app, self._api, self._app_token)
-            else:
-                await asyncio.Event().wait()
+            await _until_one_ends(self._receive(app), access.lost(), tabs.keep_up())
         finally:
             if self.hook is not None:
                 self.hook.shut()
             await errands.close()
+
+    async def _receive(self, app: AsyncApp) -> None:
+        if self._app_token:
+            await receive_by_socket(app, self._api, self._app_token)
+        else:
+            await asyncio.Event().wait()
 
     def _app(self, identity: Identity) -> AsyncApp:
         """Bolt, told who it is instead of asking Slack at each event."""
@@ -113,23 +121,25 @@ class SlackListener:
 class _Handlers:
     """Takes everything that Bolt hands out to where it belongs."""
 
-    def __init__(self, app: AsyncApp, desk: Desk) -> None:
+    def __init__(self, app: AsyncApp, desk: Desk, access: Access, tabs: HomeTabs) -> None:
         invocations = Invocations(desk)
+        self._access = access
         self._counter = Counter(desk, invocations)
         self._windows = SentWindows(desk, invocations, self._counter)
         self._reception = Reception(desk, self._counter.asked)
-        self._gestures = Gestures(desk, self._counter)
+        self._gestures = Gestures(desk, self._counter, tabs)
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)
         app.action({"type": "block_actions", "action_id": _ANY})(self._press)
         app.view({"type": "view_submission", "callback_id": _ANY})(self._submission)
         app.view({"type": "view_closed", "callback_id": _ANY})(self._nothing)
         app.shortcut(_ANY)(self._shortcut)
-        app.error(_failed)
+        app.error(self._failed)
 
     async def _event(self, body: dict[str, Any]) -> None:
         event = body.get("event")
         if isinstance(event, dict) and event.get("type") not in ("message", "app_mention"):
+            self._access.event(event)
             self._gestures.event(event)
             return
         await self._reception.take(body)
@@ -155,11 +165,24 @@ class _Handlers:
     async def _nothing(self, ack: AsyncAck) -> None:
         await ack()
 
+    async def _failed(self, error: Exception) -> BoltResponse:
+        """No acknowledgement: Slack sends it again."""
+        self._access.refused(error)
+        if isinstance(error, CountersignError):
+            log.warning("an event from Slack could not be taken and will come again: %s", error)
+        else:
+            log.error("an event from Slack could not be taken and will come again", exc_info=error)
+        return BoltResponse(status=503)
 
-async def _failed(error: Exception) -> BoltResponse:
-    """No acknowledgement: Slack sends it again."""
-    if isinstance(error, CountersignError):
-        log.warning("an event from Slack could not be taken and will come again: %s", error)
-    else:
-        log.error("an event from Slack could not be taken and will come again", exc_info=error)
-    return BoltResponse(status=503)
+
+async def _until_one_ends(*work: Coroutine[Any, Any, None]) -> None:
+    """Do all of it side by side, until one ends. Raises what it raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()

@@ -9,6 +9,7 @@ message is known to that process alone: any other one simply edits it.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +33,7 @@ FORGOTTEN = 600.0
 HEAVIEST = 9_500
 """In `markdown_parts.weight`; a task counts as much as a text of TASK_WEIGHT."""
 TASK_WEIGHT = 250
+REMEMBERED = 1000
 _NOT_HERE = frozenset(
     {
         "unknown_method",
@@ -83,6 +85,7 @@ class LiveMessages:
         self._clock = clock
         self._growing: dict[tuple[str, str], _Growing] = {}
         self._unable: set[str] = set()
+        self._suspended: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._growing)
@@ -158,6 +161,7 @@ class LiveMessages:
         growing = self._growing.pop((turn_id, name), None)
         if growing is None:
             return
+        self._remember(turn_id, session)
         open_tasks = [task for task in growing.tasks.values() if task.status is TaskStatus.IN_PROGRESS]
         chunks = [_task_chunk(task, TaskStatus.COMPLETE) for task in open_tasks]
         try:
@@ -170,6 +174,31 @@ class LiveMessages:
             )
         except DeliveryFailed as failure:
             log.info("a stream could not be stopped: %s", failure)
+
+    async def close(self, turn: Turn) -> None:
+        """The turn has ended. If its last stream was stopped for an approval, and none came after that, Slack would
+        show for ever that somebody has to decide. Never raises.
+        """
+        if turn.id not in self._suspended:
+            return
+        del self._suspended[turn.id]
+        where = turn.conversation
+        try:
+            await self._api.edit(
+                "agents.sessions.setStatus",
+                channel_id=where.channel,
+                thread_ts=where.thread,
+                status=Session.ACTIVE.value,
+            )
+        except DeliveryFailed as failure:
+            log.info("a session stays as it was: %s", failure)
+
+    def _remember(self, turn_id: str, session: Session) -> None:
+        self._suspended.pop(turn_id, None)
+        if session is Session.SUSPENDED:
+            self._suspended[turn_id] = None
+        while len(self._suspended) > REMEMBERED:
+            self._suspended.popitem(last=False)
 
 
 def _chunks(growing: _Growing, stream: Stream) -> list[dict[str, Any]]:

@@ -1,18 +1,20 @@
-"""How often each of Slack's methods may be called: kept for the whole workspace, by everything in this process.
+"""How often each of Slack's methods may be called: kept for the whole workspace, by all processes that share a
+database, or else by everything in this one.
 
 Limits count per method, workspace and app (docs.slack.dev, "Rate limits" and each method's own page). What Slack
-itself says in `Retry-After` wins. Must not know what is being sent; how large it may be stands in `limits.py`.
+itself says in `Retry-After` wins. Must not know what is being sent; how large it may be stands in `sizes.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from time import monotonic
 
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.gates import Gate
+from bot.platforms.slack.sharing import Sharing
+from bot.stores import Granted, Quota, Quotas, Refused
 
 MINUTE = 60.0
 POSTS_AT_ONCE = 3
@@ -22,6 +24,8 @@ PATIENCE = 20.0
 """Seconds a caller waits for its turn; longer waits are a DeliveryFailed that says how long."""
 RESERVE = 0.25
 """The part of a limit that is kept for what must get out: ends and cards."""
+AT_ONCE = 1 / 3
+"""The part of a limit that all processes together may use at once; the rest is spread over the minute."""
 REMEMBERED_CHANNELS = 1000
 
 _A_MINUTE: Mapping[str, int] = {
@@ -50,89 +54,99 @@ DEFAULT_A_MINUTE = 50
 MARGIN = 0.95
 """Slack counts at its own end, where calls arrive bunched."""
 _POSTS = frozenset({"chat.postMessage", "chat.startStream"})
-
-
-@dataclass(slots=True)
-class _Gate:
-    """At most `count` calls in any `period` seconds. `taken` are the times at which calls were let through."""
-
-    count: int
-    period: float
-    taken: deque[float] = field(default_factory=deque)
-    closed_until: float = 0.0
-
-    def opens(self, now: float) -> float:
-        """The earliest time for one more call."""
-        earliest = max(now, self.closed_until)
-        if len(self.taken) >= self.count:
-            earliest = max(earliest, self.taken[-self.count] + self.period)
-        return earliest
-
-    def take(self, at: float) -> None:
-        self.taken.append(at)
-        while len(self.taken) > self.count:
-            self.taken.popleft()
-
-    def used(self, now: float) -> int:
-        return sum(at > now - self.period for at in self.taken)
+_BUNCHED = frozenset({"chat.startStream", "chat.stopStream"})
+"""People ask at the same moment: half of these few may be used at once."""
+_NEEDLESS = frozenset({"chat.startStream"})
+"""What cannot be begun as a stream is posted: nothing must get out this way, and nothing is kept for it."""
 
 
 class Pacing:
     """Lets calls through one after the other, as fast as Slack takes them.
 
-    `processes` is how many processes use the same app in the same workspace: each takes its share.
+    `account` is whose limits these are, the same in all processes that use the same token; it is no secret.
     """
 
     def __init__(
         self,
         *,
-        processes: int = 1,
+        account: str = "",
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._processes = max(processes, 1)
+        self._account = account
         self._clock = clock
         self._pause = pause
-        self._gates: dict[str, _Gate] = {}
-        self._channels: dict[str, _Gate] = {}
+        self._sharing: Sharing | None = None
+        self._gates: dict[str, Gate] = {}
+        self._channels: dict[str, Gate] = {}
+
+    def share(self, quotas: Quotas) -> None:
+        """Keep the limits together with other processes from now on."""
+        self._sharing = Sharing(quotas, self._account, self._clock)
 
     async def take(self, method: str, channel: str = "") -> None:
         """Wait for the method's turn, and for a post for the channel's. Raises DeliveryFailed if that would take too
         long.
         """
-        now = self._clock()
-        gates = [self._gate(method)]
-        if method in _POSTS and channel:
-            gates.append(self._channel(channel, now))
-        at = max(gate.opens(now) for gate in gates)
-        if at - now > PATIENCE:
-            raise DeliveryFailed(f"Slack takes no more {method} for now.", retry_after=at - now)
-        for gate in gates:
-            gate.take(at)
-        if at > now:
-            await self._pause(at - now)
+        # The channel first: it is what refuses, and a turn of the method would be lost with it.
+        gates = [self._channel(channel)] if method in _POSTS and channel else []
+        wait = 0.0
+        for gate in (*gates, self._gate(method)):
+            wait = max(wait, await self._turn(gate, method))
+        if wait > 0:
+            await self._pause(wait)
 
-    def close(self, method: str, seconds: float) -> None:
+    async def close(self, method: str, seconds: float) -> None:
         """Slack has asked for a pause."""
         gate = self._gate(method)
-        gate.closed_until = max(gate.closed_until, self._clock() + seconds)
+        gate.close(self._clock() + seconds)
+        if self._sharing is not None:
+            await self._sharing.hold_off(gate.name, gate.quota, seconds)
 
     def spare(self, method: str) -> bool:
-        """Whether there is room for a call that might as well not be made: some is kept for those that must."""
+        """Whether there is room for a call that might as well not be made: some is kept for those that must. What other
+        processes use is estimated.
+        """
         gate, now = self._gate(method), self._clock()
-        return gate.opens(now) <= now and gate.used(now) < gate.count * (1 - RESERVE)
+        return gate.spare(now) and (not self._shares or gate.spare_for_all(now))
 
     def room(self, method: str) -> float:
         """How many calls a minute there are that might as well not be made."""
-        return self._gate(method).count * (1 - RESERVE)
+        gate = self._gate(method)
+        return MINUTE / gate.quota.interval if self._shares else gate.count * (1 - gate.reserve)
 
-    def _gate(self, method: str) -> _Gate:
+    @property
+    def _shares(self) -> bool:
+        return self._sharing is not None and self._sharing.works
+
+    async def _turn(self, gate: Gate, method: str) -> float:
+        """Take a turn; the seconds until it comes. Raises DeliveryFailed, and takes none, if nobody waits that long."""
+        answer = await self._sharing.take(gate.name, gate.quota, PATIENCE) if self._sharing is not None else None
+        now = self._clock()
+        match answer:
+            case Granted(wait, left):
+                gate.note(left, now)
+                wait = max(wait, gate.closed(now))
+            case Refused(wait):
+                gate.note(1.0, now + wait)
+            case None:
+                wait = gate.opens(now) - now
+        if isinstance(answer, Refused) or wait > PATIENCE:
+            raise DeliveryFailed(f"Slack takes no more {method} for now.", retry_after=wait)
+        gate.take(now + wait)
+        return wait
+
+    def _gate(self, method: str) -> Gate:
         if method not in self._gates:
-            count = int(_A_MINUTE.get(method, DEFAULT_A_MINUTE) * MARGIN / self._processes)
-            self._gates[method] = _Gate(max(count, 1), MINUTE)
+            count = int(_A_MINUTE.get(method, DEFAULT_A_MINUTE) * MARGIN)
+            at_once = round(count / 2 if method in _BUNCHED else count * AT_ONCE)
+            quota = Quota(at_once, MINUTE / (count - at_once))
+            self._gates[method] = Gate(method, count, MINUTE, quota, 0.0 if method in _NEEDLESS else RESERVE)
         return self._gates[method]
 
-    def _channel(self, channel: str, now: float) -> _Gate:
+    def _channel(self, channel: str) -> Gate:
         if len(self._channels) > REMEMBERED_CHANNELS:
+            now = self._clock()
             self._channels = {name: gate for name, gate in self._channels.items() if gate.opens(now) > now}
-        return self._channels.setdefault(channel, _Gate(POSTS_AT_ONCE, POSTS_PERIOD))
+        quota = Quota(POSTS_AT_ONCE, POSTS_PERIOD / POSTS_AT_ONCE)
+        return self._channels.setdefault(channel, Gate(f"posts:{channel}", POSTS_AT_ONCE, POSTS_PERIOD, quota, 0.0))

@@ -13,13 +13,13 @@ from bot.platforms.slack.sizes import MESSAGE_WEIGHT
 from bot.rendering.markdown_parts import Room, cut, weight
 from bot.rendering.passages import Called, Entry, Passage, Returned, Said
 from bot.rendering.plain import plain
+from bot.rendering.thread_lines import shown_of_returned
 
 ROOM = Room(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 600)
 """What is left beside it takes the small lines at the end of a message."""
 LINE_WEIGHT = 250
 """What a tool line counts, however long it is now: it changes, and no text may move because of it."""
 ENTRIES = 20
-RETURNED_LIMIT = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,6 @@ def parts_of(passage: Passage) -> tuple[Part, ...]:
     return tuple(
         Part(_name(passage, number), number, entries, number == len(pages) - 1) for number, entries in enumerate(pages)
     )
-
-
-def shown_of_returned(text: str) -> str:
-    """As much of what a tool returned as a message shows."""
-    text = plain(text).strip()
-    if len(text) <= RETURNED_LIMIT:
-        return text
-    return f"{text[:RETURNED_LIMIT].rstrip()}\n… {len(text) - RETURNED_LIMIT} more characters"
 
 
 def _name(passage: Passage, number: int) -> str:

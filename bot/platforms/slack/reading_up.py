@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.earlier import Earlier, read_thread, since
+from bot.platforms.slack.earlier import Earlier, read_thread
 from bot.platforms.slack.people import People
 from bot.platforms.slack.references import message_keys
 from bot.platforms.slack.said import Said
 from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.wording import Names, addressed, mentioned_people, unnamed_channels, worded
 from bot.ports import FrontDoor
-from bot.reception.context_lines import context_lines
+from bot.reception.context_lines import context_lines, since, with_files
 from bot.rendering.plain import one_line
 
 READING_SECONDS = 0.8
@@ -69,8 +69,10 @@ class ReadingUp:
         texts = {line.ts: worded(addressed(line.text, identity.user), names).strip() for line in lines}
         recent = await engine.recent(conversation, 1)
         if recent:
-            lines = tuple(since(lines, recent[-1].turn.author.id, texts, recent[-1].turn.question.text))
-        return context_lines([(self._speaker(line, names), _with_files(texts[line.ts], line.files)) for line in lines])
+            last = recent[-1].turn
+            asked = (last.author.id, last.question.text)
+            lines = tuple(since(lines, lambda line: (line.user, texts[line.ts]) == asked))
+        return context_lines([(self._speaker(line, names), with_files(texts[line.ts], line.files)) for line in lines])
 
     async def _names(self, texts: Iterable[str], bot: str, bot_name: str, users: Sequence[str] = ()) -> Names:
         joined = "\n".join(texts)
@@ -109,12 +111,3 @@ class ReadingUp:
 def _speakers(lines: Sequence[Earlier]) -> list[str]:
     """Whoever spoke, the latest first: those are the lines that are kept."""
     return [line.user for line in reversed(lines) if line.user and not line.speaker]
-
-
-def _with_files(text: str, files: Sequence[str]) -> str:
-    return "\n".join(filter(None, (text, *(f"[file: {one_line(name, 80)}]" for name in files))))
-
-
-def described(files: Sequence[Attachment]) -> str:
-    """What stands for the words of a message that is files alone."""
-    return f"(sent {len(files)} files)" if len(files) > 1 else "(sent a file)"

@@ -12,12 +12,13 @@ from typing import Any
 
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.people import Person
-from bot.platforms.slack.reading_up import ReadingUp, described
+from bot.platforms.slack.reading_up import ReadingUp
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.said import Said, read_said
 from bot.platforms.slack.telling import Spot, plain_sheet, whisper
 from bot.platforms.slack.web_api import Identity
 from bot.reception.attention import Attention
+from bot.reception.context_lines import described
 from bot.reception.once import Once
 from bot.reception.typed_commands import command_words
 

@@ -25,8 +25,9 @@ from bot.platforms.slack.rich_text import Prose
 from bot.platforms.slack.sizes import MESSAGE_WEIGHT
 from bot.platforms.slack.slots import Block, Sheet
 from bot.platforms.slack.spoken import spoken
-from bot.platforms.slack.tables import columns, fits_a_table, table
+from bot.platforms.slack.tables import fits_a_table, table
 from bot.reception.presses import AskToConfirm, Run
+from bot.rendering.columns import columns
 from bot.rendering.markdown_parts import Room, parts, weight
 from bot.rendering.plain import one_line, plain
 

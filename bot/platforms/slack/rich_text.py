@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from bot.platforms.slack import sizes
 from bot.platforms.slack.blocks import Element
 from bot.platforms.slack.slots import Block
-from bot.platforms.slack.tables import columns, fits_a_table, table
+from bot.platforms.slack.tables import fits_a_table, table
+from bot.rendering.columns import columns
 from bot.rendering.markdown_tree import (
     Code,
     Grid,

@@ -27,6 +27,7 @@ SCOPES = (
     Scope(
         "assistant:write",
         "the Messages tab has no agent view, and Slack's own Stop button is missing",
+        ("agents.sessions.setStatus",),
         events=("agent_session_stopped",),
     ),
     Scope(
@@ -77,7 +78,8 @@ WITHOUT_SCOPE = frozenset(
 """Methods that need no scope of the bot's token. `apps.connections.open` takes the app's token, with
 `connections:write`.
 """
-EVENTS = tuple(dict.fromkeys((*(event for scope in SCOPES for event in scope.events), "app_home_opened")))
+EVENTS_WITHOUT_SCOPE = ("app_home_opened", "app_uninstalled", "tokens_revoked")
+EVENTS = tuple(dict.fromkeys((*(event for scope in SCOPES for event in scope.events), *EVENTS_WITHOUT_SCOPE)))
 """Every event that is subscribed to."""
 
 

@@ -1,4 +1,4 @@
-"""Windows that were sent: what comes of one soon is put into it, for what takes longer it says so.
+"""Windows that were sent: what comes of one soon is put into it, while it takes longer it says how far that is.
 
 Slack waits three seconds for what becomes of a window (docs.slack.dev, "Modals").
 """
@@ -6,14 +6,16 @@ Slack waits three seconds for what becomes of a window (docs.slack.dev, "Modals"
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from bot.domain.approvals import Verdict
 from bot.domain.commands import Form
-from bot.errors import CountersignError
-from bot.platforms.slack.answers import Place
+from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.slack.answers import APART_SECONDS, Place
 from bot.platforms.slack.counter import TROUBLE, Counter
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Back, ConfirmationBack, FormBack, ReasonBack, Window
@@ -21,7 +23,10 @@ from bot.platforms.slack.forms import errors, form_window
 from bot.platforms.slack.interaction import user_of
 from bot.platforms.slack.invocations import Invocations, Trigger
 from bot.platforms.slack.principals import with_names
+from bot.platforms.slack.slots import Sheet
+from bot.platforms.slack.spoken import spoken
 from bot.platforms.slack.submissions import read_submission
+from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.windows import note_window
 from bot.reception.verdicts import decide
 
@@ -35,6 +40,32 @@ TITLE = "Countersign"
 Answer = Mapping[str, Any]
 """How Slack wants to be answered; an empty one closes the window."""
 CLEAR: Answer = {"response_action": "clear"}
+
+
+class _Meanwhile:
+    """What a window says while something takes longer: the latest answer that is not the last."""
+
+    def __init__(self, api: WebApi, view_id: str) -> None:
+        self._api = api
+        self._view_id = view_id
+        self._text = BUSY
+        self._changed: float | None = None
+
+    def window(self) -> Window:
+        """The window, which from now on is there to be changed."""
+        self._changed = monotonic()
+        return note_window(TITLE, self._text)
+
+    async def say(self, sheet: Sheet) -> None:
+        """It is that far by now. Never raises."""
+        self._text = spoken(sheet.blocks) or BUSY
+        if self._changed is None or monotonic() - self._changed < APART_SECONDS:
+            return
+        if self._api.pacing.spare("views.update"):
+            try:
+                await self._api.edit("views.update", view_id=self._view_id, view=self.window())
+            except DeliveryFailed as error:
+                log.info("a window could not say how far something is: %s", error)
 
 
 class SentWindows:
@@ -52,21 +83,24 @@ class SentWindows:
             return {}
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         trigger = Trigger.fresh(str(body.get("trigger_id") or ""))
-        work = self._work(sent, user_of(body), trigger, outcome, str(view.get("id") or ""))
+        view_id = str(view.get("id") or "")
+        meanwhile = _Meanwhile(self._desk.api, view_id)
+        answering = functools.partial(self._answer, sent, user_of(body), trigger, meanwhile)
+        work = self._work(answering, outcome, view_id)
         if not self._desk.errands.start(work, "slack: window"):
             return _update(note_window(TITLE, TROUBLE))
         await asyncio.wait({outcome}, timeout=SOON_SECONDS)
         if outcome.done() and not outcome.cancelled():
             return outcome.result()
         outcome.cancel()
-        return _update(note_window(TITLE, BUSY))
+        return _update(meanwhile.window())
 
     async def _work(
-        self, sent: Back, user: str, trigger: Trigger | None, outcome: asyncio.Future[Answer], view_id: str
+        self, answering: Callable[[], Awaitable[Answer]], outcome: asyncio.Future[Answer], view_id: str
     ) -> None:
         answer = _update(note_window(TITLE, TROUBLE))
         try:
-            answer = await self._answer(sent, user, trigger)
+            answer = await answering()
         except (CountersignError, TimeoutError) as error:
             log.warning("a window that was sent in Slack did not work: %s", error)
         finally:
@@ -77,7 +111,7 @@ class SentWindows:
             window = answer.get("view") or note_window(TITLE, DONE)
             await self._desk.api.edit("views.update", view_id=view_id, view=window)
 
-    async def _answer(self, sent: Back, user: str, trigger: Trigger | None) -> Answer:
+    async def _answer(self, sent: Back, user: str, trigger: Trigger | None, meanwhile: _Meanwhile) -> Answer:
         match sent:
             case ReasonBack(ref, reason):
                 member = await self._desk.people.member(user)
@@ -91,13 +125,15 @@ class SentWindows:
                 return CLEAR
             case FormBack(form, fields, kept):
                 place = _place(kept, user)
-                return CLEAR if place is None else await self._filled(form, fields, user, place)
+                return CLEAR if place is None else await self._filled(form, fields, user, place, meanwhile)
 
-    async def _filled(self, form: str, fields: Mapping[str, str], user: str, place: Place) -> Answer:
+    async def _filled(
+        self, form: str, fields: Mapping[str, str], user: str, place: Place, meanwhile: _Meanwhile
+    ) -> Answer:
         member = await self._desk.people.member(user)
         if refusal := self._desk.manners.refusal(member):
             return _update(note_window(TITLE, refusal))
-        answer = await self._invocations.submit(form, fields, member, place)
+        answer = await self._invocations.submit(form, fields, member, place, meanwhile.say)
         if not isinstance(answer, Form):
             return CLEAR
         wrong = errors(answer)

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
@@ -19,12 +19,10 @@ from slack_bolt.async_app import AsyncApp
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.faults import SlackRefusal
 from bot.platforms.slack.web_api import WebApi, library_log
+from bot.reception.patience import patiently
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 PING_SECONDS = 10.0
 LOOK_SECONDS = 5.0
 LOOKS = 3
@@ -33,7 +31,7 @@ LOOKS = 3
 
 async def receive_by_socket(app: AsyncApp, api: WebApi, app_token: str, *, ping: float = PING_SECONDS) -> None:
     """Receive until cancelled. Raises DeliveryFailed if Slack does not take the app's token."""
-    address = await patiently(functools.partial(socket_address, api, app_token))
+    address = await patiently(functools.partial(socket_address, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
     )
@@ -42,26 +40,12 @@ async def receive_by_socket(app: AsyncApp, api: WebApi, app_token: str, *, ping:
     try:
         connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
         try:
-            await _watch(handler)
+            await _watch(handler, functools.partial(socket_address, api, app_token))
         finally:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
     finally:
         await _close(handler)
-
-
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """What Slack answers, however long it is away. Raises DeliveryFailed for what will never work."""
-    pause = FIRST_PAUSE
-    while True:
-        try:
-            return await ask()
-        except DeliveryFailed as failure:
-            if failure.permanent:
-                raise
-            log.warning("Slack cannot be reached yet: %s", failure)
-            await asyncio.sleep(failure.retry_after if failure.retry_after is not None else pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 async def socket_address(api: WebApi, app_token: str) -> str:
@@ -78,14 +62,25 @@ async def socket_address(api: WebApi, app_token: str) -> str:
         ) from error
 
 
-async def _watch(handler: Any) -> None:
+async def _watch(handler: Any, ask: Callable[[], Awaitable[str]]) -> None:
+    """Replace an address that leads nowhere. Raises DeliveryFailed if there will never be another."""
     away = 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         away = 0 if await handler.client.is_connected() else away + 1
         if away >= LOOKS:
-            handler.client.wss_uri = None
+            handler.client.wss_uri = await _another(ask)
             away = 0
+
+
+async def _another(ask: Callable[[], Awaitable[str]]) -> str | None:
+    """A fresh address; None where Slack gives none for now, and its client has to ask for itself."""
+    try:
+        return await ask()
+    except DeliveryFailed as failure:
+        if failure.permanent:
+            raise
+        return None
 
 
 async def _close(handler: Any) -> None:

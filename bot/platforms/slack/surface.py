@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from time import time
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import TurnStatus
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.faults import LOCKED_OUT, SlackRefusal
 from bot.platforms.slack.files import fetched
 from bot.platforms.slack.live import LiveMessages, Session, Streaming
 from bot.platforms.slack.people import People
@@ -25,7 +27,7 @@ from bot.platforms.slack.streams import Stream, streams
 from bot.platforms.slack.turns import turn_slots
 from bot.platforms.slack.uploads import direct_channel
 from bot.platforms.slack.web_api import WebApi
-from bot.platforms.slack.wording import escaped
+from bot.platforms.slack.wording import escaped, silenced
 
 FASTEST = 1.0
 SLOWEST = 2.0
@@ -34,6 +36,7 @@ an end waits here, for as long as it takes (`_may_wait`).
 """
 RECENTLY = 60.0
 """A turn that was drawn at work this many seconds ago counts as one that is drawn."""
+LOCKED_OUT_SECONDS = 60.0
 REMOVED = "-"
 """The reference of a slot that a turn had and has no more."""
 REMEMBERED_TURNS = 2000
@@ -72,10 +75,21 @@ class SlackSurface:
 
     async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
-        DeliveryFailed.
+        DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
         """
+        try:
+            async with aclosing(self._draw(view, refs)) as out:
+                async for drawn in out:
+                    yield drawn
+        except SlackRefusal as refusal:
+            if refusal.code not in LOCKED_OUT:
+                raise
+            raise DeliveryFailed(refusal.cause, refusal.fix, retry_after=LOCKED_OUT_SECONDS) from refusal
+
+    async def _draw(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         search = view.turn.id not in self._known and view.turn.created_at < self._started_at
-        slots = turn_slots(view, self._since(view))
+        since = self._since(view)
+        slots = turn_slots(view, since)
         growing = {stream.name: stream for stream in streams(view) if stream.open}
         for place, slot in enumerate(slots):
             ref = MessageRef.parse(refs.get(slot.name, ""))
@@ -93,7 +107,9 @@ class SlackSurface:
                 await self._live.end(view.turn.id, name)
                 await self._sender.delete(view.turn.id, name, ref)
                 yield Drawn(name, REMOVED)
-        self._note(view)
+        if view.turn.status.ended:
+            await self._live.close(view.turn)
+        self._note(view, since)
 
     async def tell(self, audience: Audience, notice: Notice) -> None:
         """Say something: to one person where they stand, to them in private, or to everyone there. Raises
@@ -102,7 +118,7 @@ class SlackSurface:
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
             raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
-        text = escaped(notice.text)
+        text = escaped(silenced(notice.text))
         quiet = {"unfurl_links": False, "unfurl_media": False}
         thread = where.thread or None
         if audience.person and audience.private:
@@ -175,10 +191,10 @@ class SlackSurface:
         known = self._known.get(view.turn.id)
         return known[1] if known is not None and known[0] == view.revision else self._clock()
 
-    def _note(self, view: TurnView) -> None:
+    def _note(self, view: TurnView, since: float) -> None:
         """Remember what was drawn when."""
         turn_id, now = view.turn.id, self._clock()
-        self._known[turn_id] = (view.revision, self._since(view))
+        self._known[turn_id] = (view.revision, since)
         self._known.move_to_end(turn_id)
         while len(self._known) > REMEMBERED_TURNS:
             self._known.popitem(last=False)

@@ -6,7 +6,6 @@ message is drawn as text; so is what is too large for one. No row and no letter 
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 from bot.platforms.slack import sizes
@@ -33,27 +32,5 @@ def table(rows: Sequence[Sequence[Sequence[Element]]], aligned: Sequence[str] = 
     return block
 
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """The same in letters of one width; cells with line ends are put on one line."""
-    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
-    count = max((len(row) for row in cells), default=0)
-    widths = [max((_width(row[index]) for row in cells if index < len(row)), default=0) for index in range(count)]
-    lines = [_line(row, widths) for row in cells]
-    if len(lines) > 1:
-        lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(lines)
-
-
 def _cell(elements: Sequence[Element]) -> Element:
     return {"type": "rich_text_section", "elements": list(elements) or [{"type": "text", "text": " "}]}
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)]
-    return "  ".join(padded).rstrip()
-
-
-def _width(text: str) -> int:
-    return sum(
-        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
-    )

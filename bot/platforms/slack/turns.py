@@ -6,11 +6,9 @@ once and is not among these any more (a reply began again and became shorter) ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby
 
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.turns import TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import (
     button,
@@ -23,30 +21,26 @@ from bot.platforms.slack.blocks import (
     words,
 )
 from bot.platforms.slack.cards import card_slots
-from bot.platforms.slack.parts import Part, parts_of, shown_of_returned
+from bot.platforms.slack.parts import Part, parts_of
 from bot.platforms.slack.presses import written
 from bot.platforms.slack.rich_text import Prose
 from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
 from bot.reception.presses import Opinion, Rate
-from bot.rendering.offers import Check, Offer, RunAgain, Stop, offers
+from bot.rendering.offers import Stop, offers
 from bot.rendering.passages import Asking, Busy, Called, Entry, Failure, Passage, Remark, Returned, Said, passages
-from bot.rendering.tool_lines import Mark, ToolLine, tool_name
+from bot.rendering.thread_lines import (
+    AI_NOTICE,
+    WORKING,
+    busy_text,
+    offer_label,
+    shown_of_returned,
+    tool_text,
+    without_repeats,
+)
 
 CONTINUED = "(continued · {})"
-WORKING = "Working"
-AI_NOTICE = "AI answer. Check before acting."
 OFFERS = 5
-_MARKS = {
-    Mark.WAITING: "◇",
-    Mark.RUNNING: "◌",
-    Mark.DONE: "✓",
-    Mark.FAILED: "✗",
-    Mark.DENIED: "⊘",
-    Mark.UNKNOWN: "?",
-    Mark.SKIPPED: "\N{EN DASH}",
-}
-_QUIET = (Mark.DONE, Mark.RUNNING)
 
 
 def turn_slots(view: TurnView, now: float) -> tuple[Slot, ...]:
@@ -64,42 +58,18 @@ def turn_slots(view: TurnView, now: float) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
-def tool_text(line: ToolLine) -> str:
-    """A tool call on one line: `✓ notes.add_note  Added note 3`."""
-    state = line.state if line.mark not in _QUIET or not line.summary else ""
-    more = f" ({line.more})" if line.more else ""
-    told = "  ".join(part for part in (line.name, state, line.summary) if part)
-    return f"{_MARKS[line.mark]} {told}{more}"
-
-
 def _slot(part: Part, view: TurnView, *, ends: bool) -> Slot:
     prose = Prose()
     if part.number:
         prose.block(*small(CONTINUED.format(part.number + 1)))
-    for kind, group in groupby(_without_repeats(part.entries, view), key=type):
+    for kind, group in groupby(without_repeats(part.entries, view), key=type):
         _draw(prose, kind, list(group))
     if not prose.blocks:
-        prose.block(*small(f"{_MARKS[Mark.RUNNING]} {WORKING}"))
+        prose.block(*small(busy_text(WORKING)))
     text = fallback(spoken(prose.blocks))
     if ends:
         prose.block(*_end(view, part))
     return Slot(part.name, tuple(prose.blocks), text)
-
-
-def _without_repeats(entries: Iterable[Entry], view: TurnView) -> Iterator[Entry]:
-    """What came of a call with a card stands on the card; its line says only how it stands."""
-    with_card = {step.n for step in view.steps if isinstance(step, ToolStep) and _has_card(step)}
-    for entry in entries:
-        if isinstance(entry, Called) and entry.n in with_card:
-            yield replace(entry, line=replace(entry.line, summary="", more=""))
-        else:
-            yield entry
-
-
-def _has_card(step: ToolStep) -> bool:
-    """One that was denied by nobody could not be shown: perhaps there is no card that says so."""
-    denied_by_nobody = step.status is StepStatus.DENIED and step.approval is not None and not step.approval.decided_by
-    return step.approval is not None and not denied_by_nobody
 
 
 def _draw(prose: Prose, kind: type[Entry], entries: list[Entry]) -> None:
@@ -116,7 +86,7 @@ def _draw(prose: Prose, kind: type[Entry], entries: list[Entry]) -> None:
             case Remark(text):
                 prose.block(*small(text))
             case Busy(text):
-                prose.block(*small(f"{_MARKS[Mark.RUNNING]} {text}"))
+                prose.block(*small(busy_text(text)))
             case Failure(text, reference):
                 prose.block(rich_text(rich_section(words(f"⚠ {text}  "), words(f"ref {reference}", code=True))))
             case Called():
@@ -127,26 +97,17 @@ def _end(view: TurnView, part: Part) -> list[Block]:
     """What can be done about the turn."""
     turn = view.turn
     if turn.status is TurnStatus.QUEUED:
-        return buttons([*(_offer(each, view) for each in offers(view)[:OFFERS]), button("Withdraw", Stop(turn.id))])
+        return buttons(
+            [
+                *(button(offer_label(each, view), each) for each in offers(view)[:OFFERS]),
+                button("Withdraw", Stop(turn.id)),
+            ]
+        )
     if not turn.status.ended:
         return buttons([button("Stop", Stop(turn.id))])
-    ways = buttons(_offer(each, view) for each in offers(view)[:OFFERS])
+    ways = buttons(button(offer_label(each, view), each) for each in offers(view)[:OFFERS])
     answered = turn.status is TurnStatus.DONE and any(isinstance(each, Said) for each in part.entries)
     return [*ways, *([_feedback(turn.id), *small(AI_NOTICE)] if answered else [])]
-
-
-def _offer(offer: Offer, view: TurnView) -> Block | None:
-    match offer:
-        case Stop():
-            return button(offer.label, offer)
-        case Check(n=n) | RunAgain(n=n):
-            unsure = [each.n for each in offers(view) if isinstance(each, Check)]
-            of = f": {_name(view, n)}" if len(unsure) > 1 else ""
-            return button(f"{offer.label}{of}", offer)
-
-
-def _name(view: TurnView, n: int) -> str:
-    return next((tool_name(step) for step in view.steps if isinstance(step, ToolStep) and step.n == n), str(n))
 
 
 def _feedback(turn_id: str) -> Block:

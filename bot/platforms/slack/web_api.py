@@ -169,7 +169,7 @@ class WebApi:
                 if error.code != "ratelimited":
                     raise
                 seconds = error.retry_after if error.retry_after is not None else BUSY_SECONDS
-                self.pacing.close(method, seconds)
+                await self.pacing.close(method, seconds)
                 waited += seconds
                 if waited > PATIENCE:
                     raise

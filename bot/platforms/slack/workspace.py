@@ -5,6 +5,7 @@ Called by the composition root, which hands in plain values; entered before use 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from bot.platforms.slack.people import People
 from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.web_api import API_URL, WebApi
 from bot.reception.manners import Manners
+from bot.stores import Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class SlackWorkspace:
     api: WebApi
     people: People
     surface: SlackSurface
+
+    def share(self, quotas: Quotas) -> None:
+        """Keep Slack's limits together with other processes of the same token."""
+        self.api.pacing.share(quotas)
 
     def listener(
         self,
@@ -50,11 +56,15 @@ async def opened_workspace(
     url: str = API_URL,
     groups: frozenset[str] = frozenset(),
     streaming: Streaming = Streaming.DIRECT,
-    processes: int = 1,
 ) -> AsyncIterator[SlackWorkspace]:
-    """The workspace of a bot token. `groups` are the user groups that settings name (`slack-group:S…`), `processes` how
-    many processes share the token and with it Slack's limits. Asks Slack for nothing until it is used.
+    """The workspace of a bot token. `groups` are the user groups that settings name (`slack-group:S…`). Asks Slack for
+    nothing until it is used.
     """
-    async with WebApi(token, url=url, pacing=Pacing(processes=processes)) as api:
+    async with WebApi(token, url=url, pacing=Pacing(account=_account(token))) as api:
         people = People(api, groups)
         yield SlackWorkspace(api, people, SlackSurface(api, people, streaming=streaming))
+
+
+def _account(token: str) -> str:
+    """Whose limits these are: the token's, as a digest that says nothing of it. Slack counts by app and workspace."""
+    return f"slack:{hashlib.sha256(token.encode()).hexdigest()[:16]}"

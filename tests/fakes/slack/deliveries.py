@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tests.fakes.slack.clock import Clock
+from tests.fakes.clock import Clock
 from tests.fakes.slack.messages import Json
 
 Kind = Literal["events_api", "slash_commands", "interactive"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from tests.fakes.slack.clock import Clock
+from tests.fakes.clock import Clock
 from tests.fakes.slack.identities import identified
 from tests.fakes.slack.limits import Limits
 from tests.fakes.slack.messages import Json

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from tests.fakes.slack.clock import Clock
+from tests.fakes.clock import Clock
 
 PER_MINUTE = {"tier1": 10, "tier2": 20, "tier3": 50, "tier4": 100}
 """Calls a minute that are always granted; tiers by the names the method table uses.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from tests.fakes.clock import Clock
 from tests.fakes.slack import events
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.calls import Call
-from tests.fakes.slack.clock import Clock
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.methods.chat import contents
 from tests.fakes.slack.refusals import Refused

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from tests.fakes.clock import Clock
 from tests.fakes.slack import events
 from tests.fakes.slack.apps import App
 from tests.fakes.slack.calls import CallLog
-from tests.fakes.slack.clock import Clock
 from tests.fakes.slack.deliveries import Delivery, Post
 from tests.fakes.slack.envelopes import Envelopes
 from tests.fakes.slack.faults import Fault

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 
-from tests.fakes.slack.clock import Clock
+from tests.fakes.clock import Clock
 from tests.fakes.slack.files import StoredFile
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.modals import View

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.fakes.clock import Clock
 from tests.fakes.slack.apps import App, Installation
 from tests.fakes.slack.calls import CallLog
-from tests.fakes.slack.clock import Clock
 from tests.fakes.slack.faults import Faults
 from tests.fakes.slack.limits import Limits
 from tests.fakes.slack.messages import Json

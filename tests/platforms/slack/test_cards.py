@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.conversations import Author
+from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.presses import read
@@ -18,10 +19,10 @@ from bot.platforms.slack.turns import turn_slots
 from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
 from bot.rendering.offers import RunAgain
 from bot.rendering.secrets import MASK
-from tests.platforms.slack import scenes
+from tests.platforms import scenes
+from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 from tests.platforms.slack.accepted import check_message, labels, parts, pressed
 from tests.platforms.slack.outline import outline
-from tests.platforms.slack.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 
 PEOPLE = frozenset({scenes.PRIYA.id})
 TITLE = "Create issue “Checkout 502s after the 14:05 deploy” (jira)"
@@ -73,6 +74,12 @@ def test_a_card_that_is_not_out_yet_begins_to_run_off_now() -> None:
     view = a_view(a_filing(StepStatus.AWAITING, expires_at=None), status=TurnStatus.WAITING)
     (date,) = [part for part in parts(list(card(view).blocks)) if part.get("type") == "date"]
     assert date["timestamp"] == NOW + 1800
+
+
+def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
+    terms = Terms((frozenset({"slack-group:S1"}),), four_eyes=True, quorum=2)
+    view = a_view(a_filing(StepStatus.AWAITING, terms=terms, signers=("Sam",)), status=TurnStatus.WAITING)
+    assert "needs 2 of slack-group:S1, not Priya · 1 of 2 signed by Sam · expires" in outline(card(view).blocks)
 
 
 def test_a_card_may_never_expire() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.domain.commands import Action, Document, Field, Form, Invocation, Page, Reply, Submission
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.platforms.slack import sent_windows
 from bot.reception.manners import NOT_FOR_STRANGERS
 from tests.fakes.slack import Message, Team
 from tests.platforms.slack.workplace import Workplace, a_workplace
@@ -207,6 +210,39 @@ async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_tol
         place.commands.begun.set()
         await whispered(place, text="Added weather.")
         await place.slack.until(lambda: "Done" in str(place.slack.modal(place.priya).drawn))
+
+
+async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_answer_below_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sent_windows, "SOON_SECONDS", 0.05)
+    monkeypatch.setattr(sent_windows, "APART_SECONDS", 0.0)
+    answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
+    async with a_workplace(answers=[[ADD], answers]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        place.commands.going_on.clear()
+        await place.slack.submit(place.priya, {"field.title": "weather"})
+        await place.slack.until(lambda: "1 of 3" in str(place.slack.modal(place.priya).drawn))
+        place.commands.going_on.set()
+        await whispered(place, text="Added weather.")
+        await place.slack.until(lambda: "Done" in str(place.slack.modal(place.priya).drawn))
+        assert any("2 of 3" in str(call.args["view"]) for call in place.slack.calls.of("views.update"))
+        assert place.whispers(place.priya) == ["Added weather."]
+
+
+async def test_a_window_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sent_windows, "SOON_SECONDS", 0.05)
+    monkeypatch.setattr(sent_windows, "APART_SECONDS", 0.0)
+    answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
+    async with a_workplace(answers=[[ADD], answers]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        place.commands.going_on.clear()
+        await place.slack.submit(place.priya, {"field.title": "weather"})
+        await place.slack.close_modal(place.priya)
+        place.commands.going_on.set()
+        await whispered(place, text="Added weather.")
 
 
 async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:

@@ -18,8 +18,8 @@ class Time:
         self.now += seconds
 
 
-def paced(time: Time, processes: int = 1) -> Pacing:
-    return Pacing(processes=processes, clock=lambda: time.now, pause=time.pause)
+def paced(time: Time) -> Pacing:
+    return Pacing(clock=lambda: time.now, pause=time.pause)
 
 
 async def test_calls_within_a_methods_limit_wait_for_nothing() -> None:
@@ -70,7 +70,7 @@ async def test_posts_in_one_channel_keep_their_distance_and_leave_others_alone()
 async def test_a_pause_that_slack_asks_for_holds_for_that_method() -> None:
     time = Time()
     pacing = paced(time)
-    pacing.close("chat.update", 7)
+    await pacing.close("chat.update", 7)
     await pacing.take("chat.postMessage", "C1")
     assert time.now == 1000.0
     await pacing.take("chat.update")
@@ -84,7 +84,3 @@ async def test_some_room_is_kept_for_what_must_get_out() -> None:
         await pacing.take("chat.update")
         asked += 1
     assert 30 < asked < 40
-
-
-async def test_several_processes_share_a_limit() -> None:
-    assert paced(Time(), processes=4).room("chat.update") <= paced(Time()).room("chat.update") / 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bot.domain.commands import Reply
 from bot.platforms.slack.people import KEPT_SECONDS, People
-from bot.platforms.slack.principals import MOST, reply_with_names, with_names
+from bot.platforms.slack.principals import reply_with_names, with_names
+from bot.reception.principals import MOST
 from tests.fakes.slack import Fails
 from tests.platforms.slack.workplace import a_workplace
 

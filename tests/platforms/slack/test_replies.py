@@ -15,10 +15,10 @@ from bot.platforms.slack.replies import reply_sheet, reply_sheets
 from bot.platforms.slack.slots import Sheet
 from bot.platforms.slack.spoken import spoken
 from bot.reception.presses import AskToConfirm, Review, Run
-from tests.platforms.slack import scenes
+from tests.platforms import scenes
+from tests.platforms.scenes import LISTING, NOW, SHOWN
 from tests.platforms.slack.accepted import check_message, check_view, labels, pressed
 from tests.platforms.slack.outline import outline
-from tests.platforms.slack.scenes import LISTING, NOW, SHOWN
 
 
 def sheets(reply: Reply) -> tuple[Sheet, ...]:

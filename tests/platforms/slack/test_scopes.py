@@ -52,6 +52,19 @@ def test_the_commands_are_those_that_scopes_speak_of() -> None:
     assert re.findall(r"command: /(\w+)", MANIFEST) == ["mcp", "profile", "conversations"]
 
 
+def test_the_manifest_is_no_larger_than_slack_takes() -> None:
+    def values(key: str) -> list[str]:
+        return re.findall(rf"^ *(?:- )?{key}: (.+)$", MANIFEST, re.MULTILINE)
+
+    limits = {"name": 35, "display_name": 80, "description": 140, "agent_description": 300, "usage_hint": 1_000}
+    for key, most in limits.items():
+        found = values(key)
+        assert found, key
+        assert max(map(len, found)) <= most, key
+    assert len(values("command")) <= 25  # what the strictest of several sources says
+    assert len(values("callback_id")) <= 10
+
+
 def test_what_a_token_lacks_is_named_with_what_it_is_for() -> None:
     granted = [scope.name for scope in SCOPES if scope.name != "files:read"]
     assert [(scope.name, scope.without) for scope in missing([*granted, "emoji:read"])] == [

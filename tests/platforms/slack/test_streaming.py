@@ -8,7 +8,8 @@ import pytest
 
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.live import Streaming
+from bot.platforms.slack.live import LONGEST_SECONDS, LiveMessages, Streaming
+from bot.platforms.slack.streams import streams
 from bot.platforms.slack.surface import SlackSurface
 from tests.fakes.slack import Fails, Lost
 from tests.platforms.slack.test_surface import done, placed, running
@@ -84,6 +85,27 @@ async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_a
         assert not place.slack.calls.refused()
 
 
+@pytest.mark.parametrize("absent", [False, True])
+async def test_a_turn_that_ends_while_an_approval_waits_leaves_no_session_that_waits_for_ever(absent: bool) -> None:
+    async with a_workplace(listening=False) as place:
+        thread, dm = ask(place), place.slack.dm(place.priya)
+        await place.draw(in_dm(place, running("Let me add that."), thread))
+        said = a_reply(0, "Let me add that.")
+        waiting = a_step(StepStatus.AWAITING, 1, approval=an_approval())
+        await place.draw(in_dm(place, a_view(said, waiting, status=TurnStatus.WAITING), thread))
+        if absent:
+            place.slack.absent.add("agents.sessions.setStatus")
+        stopped = in_dm(
+            place,
+            a_view(said, a_step(StepStatus.CANCELLED, 1, approval=an_approval()), status=TurnStatus.CANCELLED),
+            thread,
+        )
+        await place.draw(stopped)
+        await place.draw(stopped)
+        assert len(place.slack.calls.of("agents.sessions.setStatus")) == 1
+        assert place.slack.workspace.sessions[dm.id, thread]["status"] == ("suspended" if absent else "active")
+
+
 @pytest.mark.parametrize("code", ["unknown_method", "channel_type_not_supported", "feature_not_enabled", "fatal_error"])
 async def test_where_slack_streams_nothing_the_reply_is_posted_and_edited(code: str) -> None:
     async with a_workplace(listening=False) as place:
@@ -115,6 +137,36 @@ async def test_a_stream_that_slack_has_ended_goes_on_as_edits_without_lost_or_do
         (message,) = place.bot_posts(place.slack.dm(place.priya))
         assert shown(place).count("Two.") == 1
         assert "One. Two. Three." in message.text
+
+
+async def test_a_reply_of_twelve_minutes_outlives_every_stream_that_slack_allows_it() -> None:
+    async with a_workplace(listening=False) as place:
+        thread = ask(place)
+        sentences = [f"Sentence {number}." for number in range(72)]
+        for number in range(len(sentences)):
+            place.slack.clock.advance(10)
+            await place.draw(in_dm(place, running(" ".join(sentences[: number + 1])), thread))
+        await place.draw(in_dm(place, done(" ".join(sentences)), thread))
+        assert place.slack.clock.now() > place.slack.limits.stream_lifetime
+        text = shown(place)
+        assert [text.count(each) for each in sentences] == [1] * len(sentences)
+        assert all(each.stream is None for each in place.bot_posts(place.slack.dm(place.priya)))
+
+
+async def test_a_stream_is_left_before_slack_ends_it() -> None:
+    async with a_workplace(listening=False) as place:
+        thread, clock = ask(place), [0.0]
+        live = LiveMessages(place.api, clock=lambda: clock[0])
+        view = in_dm(place, running("One."), thread)
+        (stream,) = streams(view)
+        assert await live.begin(view.turn, stream) is not None
+        clock[0] = LONGEST_SECONDS - 1
+        assert await live.grow(view.turn.id, dataclasses.replace(stream, text="One. Two."))
+        clock[0] = LONGEST_SECONDS + 1
+        assert not await live.grow(view.turn.id, dataclasses.replace(stream, text="One. Two. Three."))
+        assert place.slack.limits.stream_lifetime > LONGEST_SECONDS
+        await live.end(view.turn.id, stream.name)
+        assert not place.slack.calls.refused()
 
 
 async def test_an_append_whose_answer_got_lost_doubles_nothing() -> None:

@@ -12,8 +12,8 @@ from bot.platforms.slack.streams import Stream, Task, TaskStatus, streams
 from bot.platforms.slack.turns import turn_slots
 from bot.rendering.markdown_parts import weight
 from tests.fakes.slack.chunks import checked_chunks
-from tests.platforms.slack import scenes
-from tests.platforms.slack.scenes import a_call, a_filing, a_reply, a_view
+from tests.platforms import scenes
+from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
 from tests.rendering.markdown_texts import ANY, LARGE
 
 

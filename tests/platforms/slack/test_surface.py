@@ -132,7 +132,7 @@ async def test_a_short_pause_is_waited_for() -> None:
         assert len(place.bot_posts()) == 1
 
 
-@pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "account_inactive", "channel_not_found"])
+@pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "restricted_action", "channel_not_found"])
 async def test_what_will_never_work_is_said_with_a_cause(code: str) -> None:
     async with a_workplace(listening=False) as place:
         place.slack.fail("chat.postMessage", Fails(code))
@@ -140,6 +140,20 @@ async def test_what_will_never_work_is_said_with_a_cause(code: str) -> None:
             await place.draw(placed(place, done("No."), asked(place).ts))
         assert failure.value.permanent
         assert code in failure.value.cause
+
+
+@pytest.mark.parametrize("code", ["account_inactive", "token_revoked", "invalid_auth"])
+async def test_where_only_the_token_is_no_good_what_waits_to_be_drawn_is_kept_for_the_next_one(code: str) -> None:
+    async with a_workplace(listening=False) as place:
+        place.slack.fail("chat.postMessage", Fails(code))
+        view = placed(place, done("Late, but here."), asked(place).ts)
+        with pytest.raises(DeliveryFailed) as failure:
+            await place.draw(view)
+        assert not failure.value.permanent
+        assert failure.value.retry_after
+        assert "SLACK_BOT_TOKEN" in failure.value.fix
+        await place.draw(view)
+        assert "Late, but here." in place.bot_posts()[0].text
 
 
 async def test_a_layout_that_slack_refuses_becomes_plain_text() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack import socket_mode
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.web_hook import LARGEST_BODY, WebHook
+from bot.reception import patience
 from tests.fakes.slack import Answers, Fails
 from tests.platforms.slack.workplace import Workplace, a_workplace
 
@@ -157,6 +159,63 @@ async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() ->
         assert failure.value.permanent
 
 
+@pytest.mark.parametrize(
+    "event",
+    [{"type": "app_uninstalled"}, {"type": "tokens_revoked", "tokens": {"bot": ["U1"], "oauth": []}}],
+    ids=lambda event: event["type"],
+)
+async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(event: dict[str, Any]) -> None:
+    async with a_workplace(listening=False) as place:
+        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+        await place.slack.sockets.connected()
+        place.slack.fail("auth.test", Fails("account_inactive"))
+        place.slack.tell(event["type"], event)
+        with pytest.raises(DeliveryFailed) as failure:
+            async with asyncio.timeout(10):
+                await listening
+        assert failure.value.permanent
+        assert "Slack has let the bot out" in failure.value.cause
+        assert "SLACK_BOT_TOKEN" in failure.value.fix
+
+
+async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_first_message() -> None:
+    async with a_workplace(listening=False) as place:
+        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+        await place.slack.sockets.connected()
+        for method in ("users.info", "auth.test"):
+            place.slack.fail(method, Fails("token_revoked"), times=10)
+        place.slack.say(place.priya, place.slack.dm(place.priya), "hello?")
+        with pytest.raises(DeliveryFailed, match="Slack has let the bot out"):
+            async with asyncio.timeout(10):
+                await listening
+        assert not place.slack.sent[0].acknowledged
+
+
+async def test_when_a_persons_token_is_revoked_the_bot_goes_on() -> None:
+    async with a_workplace() as place:
+        asked = len(place.slack.calls.of("auth.test"))
+        place.slack.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": {"oauth": [place.priya.id]}})
+        await place.slack.until(lambda: len(place.slack.calls.of("auth.test")) > asked)
+        place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
+        await place.settled()
+        assert [each.text for each in place.door.received] == ["still there?"]
+
+
+async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_mode, "LOOK_SECONDS", 0.05)
+    async with a_workplace(listening=False) as place:
+        place.slack.pace.strict = False
+        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+        await place.slack.sockets.connected()
+        place.slack.fail("apps.connections.open", Fails("invalid_auth"), times=1000)
+        await place.slack.sockets.drop()
+        with pytest.raises(DeliveryFailed) as failure:
+            async with asyncio.timeout(20):
+                await listening
+        assert failure.value.permanent
+        assert "SLACK_APP_TOKEN" in failure.value.fix
+
+
 async def test_a_listener_that_nothing_could_reach_is_not_built() -> None:
     async with a_workplace(listening=False) as place:
         with pytest.raises(SettingsError, match="SLACK_APP_TOKEN"):
@@ -177,7 +236,7 @@ async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest
 
 
 async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_mode, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.01)
     async with a_workplace(listening=False) as place:
         place.slack.fail("auth.test", Answers(503), times=4)
         place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)

@@ -15,10 +15,10 @@ from bot.platforms.slack.spoken import spoken
 from bot.platforms.slack.turns import turn_slots
 from bot.reception.presses import Opinion, Rate
 from bot.rendering.offers import Check, RunAgain, Stop
-from tests.platforms.slack import scenes
+from tests.platforms import scenes
+from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
 from tests.platforms.slack.accepted import check_message, labels, pressed
 from tests.platforms.slack.outline import outline
-from tests.platforms.slack.scenes import a_call, a_filing, a_reply, a_view
 from tests.rendering.markdown_texts import ANY
 
 PEOPLE = frozenset({scenes.PRIYA.id})

@@ -20,10 +20,10 @@ from bot.platforms.slack.submissions import read_submission
 from bot.platforms.slack.windows import REASON, TYPED, call_window, confirm_window, deny_window, note_window
 from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, ViewAll
 from bot.rendering.secrets import MASK
-from tests.platforms.slack import scenes
+from tests.platforms import scenes
+from tests.platforms.scenes import ADDING, a_filing
 from tests.platforms.slack.accepted import check_view, labels, parts, pressed
 from tests.platforms.slack.outline import outline
-from tests.platforms.slack.scenes import ADDING, a_filing
 
 REF = CardRef("3a7f3c2e9b", 1)
 

@@ -17,7 +17,7 @@ from bot.platforms.slack.surface import SlackSurface
 from bot.platforms.slack.web_api import WebApi
 from bot.reception.manners import Manners
 from tests.fakes.slack import Channel, FakeSlack, Message, User
-from tests.platforms.slack.front_door import ScriptedCommands, ScriptedDoor
+from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
 
 
 @dataclass

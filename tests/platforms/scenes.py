@@ -1,4 +1,6 @@
-"""Turns, replies and tabs as people meet them: for golden tests and for the pictures in the documents."""
+"""Turns, replies and tabs as people meet them: for golden tests and for the pictures in the documents. Slack's, unless
+they are put `at` another place.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,18 @@ POOL_SIZE: 200
 > Restore it, or roll back.
 
 See [the deploy](https://deploys.example/a81f3c2)."""
+
+
+def at(view: TurnView, where: ConversationKey, asker: Author = PRIYA) -> TurnView:
+    """The same turn in another place, asked by somebody there."""
+    turn = replace(view.turn, conversation=where, author=asker)
+    return replace(view, turn=turn, steps=tuple(_asked_by(asker, step) for step in view.steps))
+
+
+def _asked_by(asker: Author, step: Step) -> Step:
+    if isinstance(step, ToolStep) and step.approval is not None:
+        return replace(step, approval=replace(step.approval, requested_for=asker))
+    return step
 
 
 def a_call(n: int, tool: ToolRef, status: StepStatus, result: str = "", **changes: Any) -> ToolStep:

@@ -1,4 +1,4 @@
-"""The time of the fake workspace: real time that a test can push forward."""
+"""The time of a fake platform: real time that a test can push forward."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ class Clock:
                     await moved.wait()
             except TimeoutError:
                 continue
+
+    async def reach_or(self, moment: float, event: asyncio.Event) -> None:
+        """Wait until the time is `moment`, or until something has happened before."""
+        timer, happened = asyncio.ensure_future(self.reach(moment)), asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait((timer, happened), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            happened.cancel()
+            await asyncio.gather(timer, happened, return_exceptions=True)

@@ -1,14 +1,15 @@
-"""A front door and commands that play a script: what Slack's side asks is recorded, the answers are the test's."""
+"""A front door and commands that play a script: what a platform asks is recorded, the answers are the test's."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from bot.domain.approvals import Decision, Settled, Settlement
-from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.grants import Permission
 from bot.domain.turns import Question, Receipt, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError
@@ -20,6 +21,7 @@ class ScriptedDoor:
     def __init__(self) -> None:
         self.received: list[InboundMessage] = []
         self.decisions: list[tuple[Decision, Member]] = []
+        self.granted: list[Permission] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []
         self.troubles: list[CountersignError] = []
@@ -29,6 +31,8 @@ class ScriptedDoor:
         self.opened = asyncio.Event()
         self.opened.set()
         self.arrived = 0
+        self.clock: Callable[[], float] = lambda: 0.0
+        """When turns come to be."""
         self._keys: dict[str, str] = {}
 
     async def receive(self, message: InboundMessage) -> Receipt:
@@ -49,7 +53,7 @@ class ScriptedDoor:
             message.author,
             Question(message.text),
             TurnStatus.DONE,
-            0.0,
+            self.clock(),
         )
         self.views.append(TurnView(turn, (), 1))
         return Receipt(turn_id)
@@ -57,6 +61,10 @@ class ScriptedDoor:
     async def decide(self, decision: Decision, member: Member) -> Settlement:
         self.decisions.append((decision, member))
         return self.settlements.pop(0) if self.settlements else Settled(decision.verdict)
+
+    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+        self.granted.append(permission)
+        return await self.decide(decision, member)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         self.stopped.append((turn_id, by))
@@ -105,6 +113,10 @@ class ScriptedCommands:
             if number:
                 await self.going_on.wait()
             yield answer
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        return {}
 
     def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
         known = ("profile list", "profile show", "conversations list", "mcp list")

@@ -1,0 +1,85 @@
+"""Approval cards in words: how many calls wait, what they are called with, how each went on.
+
+Called by chat platforms, whose users meet the same words everywhere; how a card looks is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.domain.approvals import Approval
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.rendering.cards import CardArgument
+from bot.rendering.plain import one_line
+from bot.rendering.tool_lines import tool_line
+
+RISKS: Mapping[str, str] = {
+    "reads": "🟢 Reads data",
+    "writes": "🟠 Writes data",
+    "destructive": "🔴 May destroy data",
+}
+ICONS: Mapping[StepStatus, str] = {
+    StepStatus.READY: "✅",
+    StepStatus.STARTED: "✅",
+    StepStatus.DONE: "✅",
+    StepStatus.FAILED: "⚠️",
+    StepStatus.UNKNOWN: "⚠️",
+}
+"""What stands before a call that was signed; the title of one that was not run is struck out."""
+
+
+def calls_summary(count: int, waiting: int) -> str:
+    """How many of the calls on a card wait."""
+    if not waiting:
+        return f"{count} calls, all decided"
+    return f"{count} calls need an approval" if waiting == count else f"{waiting} of {count} calls need an approval"
+
+
+def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
+    """`name: value` line by line, in `room` characters. What does not fit is counted."""
+    widest = max((len(each.name) for each in arguments if len(each.name) <= 20), default=0)
+    lines: list[str] = []
+    for number, argument in enumerate(arguments):
+        value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
+        line = f"{argument.name + ':':<{widest + 1}} {value}"
+        if sum(map(len, lines)) + len(line) > room:
+            left = len(arguments) - number
+            lines.append(f"… {left} more {'argument' if left == 1 else 'arguments'}: View all")
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def changed_since(approval: Approval) -> str:
+    """That somebody has changed the arguments since the model asked for the call; empty if nobody has."""
+    if approval.proposed is None:
+        return ""
+    by = one_line(approval.revised_by, 60)
+    return f"Changed{f' by {by}' if by else ''} since the model asked for it."
+
+
+def became(step: ToolStep, view: TurnView) -> Sequence[str]:
+    """How a signed call went on."""
+    line = tool_line(step, view)
+    match step.status:
+        case StepStatus.READY | StepStatus.STARTED:
+            return (line.summary or line.state,)
+        case StepStatus.DONE:
+            return (line.summary or "done",)
+        case StepStatus.FAILED:
+            return (f"but it failed: {line.summary}" if line.summary else "but it failed",)
+        case StepStatus.UNKNOWN:
+            return tuple(part for part in (f"it {line.state}", line.summary) if part)
+        case _:
+            return ()
+
+
+def soonest_end(approvals: Sequence[Approval], now: float) -> tuple[float, float] | None:
+    """When the first of these questions goes away (epoch seconds) and after how many seconds it does; None if none
+    does. A card that is not out yet begins to run off `now`.
+    """
+    ends = [
+        (each.expires_at or now + each.expires_in, each.expires_in) for each in approvals if each.expires_in is not None
+    ]
+    return min(ends) if ends else None

@@ -1,0 +1,47 @@
+"""Tables in letters of one width, for places that draw no table or too small a one.
+
+Called by platforms. Cells are plain text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+GAP = "  "
+
+
+def columns(rows: Sequence[Sequence[str]], aligned: Sequence[str] = ()) -> str:
+    """Rows below each other, the first one being the headings; cells with line ends are put on one line. What is
+    `aligned` as `right` or `center`, column by column, stands there; everything else on the left.
+    """
+    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    count = max((len(row) for row in cells), default=0)
+    widths = [max((width(row[index]) for row in cells if index < len(row)), default=0) for index in range(count)]
+    lines = [_line(row, widths, aligned) for row in cells]
+    if len(lines) > 1:
+        lines.insert(1, GAP.join("─" * room for room in widths))
+    return "\n".join(lines)
+
+
+def width(text: str) -> int:
+    """How many letters wide a line is: some are two, some are none."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def widest(text: str) -> int:
+    """How many letters wide the longest line is."""
+    return max((width(line) for line in text.split("\n")), default=0)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], aligned: Sequence[str]) -> str:
+    sides = (*aligned, *("left" for _ in widths[len(aligned) :]))
+    return GAP.join(_padded(*each) for each in zip(row, widths, sides, strict=False)).rstrip()
+
+
+def _padded(cell: str, room: int, side: str) -> str:
+    spare = room - width(cell)
+    before = {"right": spare, "center": spare // 2}.get(side, 0)
+    return " " * before + cell + " " * (spare - before)

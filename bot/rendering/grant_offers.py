@@ -1,0 +1,62 @@
+"""What may be granted with a signature, as data: the words of a button or an entry, and what it stands for.
+
+Called by every platform that draws a card. A button carries the offer's `word` alone, and `offered` reads it back;
+whether this person may grant it is for the engine to say (`FrontDoor.grant`), whatever was drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.grants import ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.turns import StepStatus, ToolStep
+
+
+@dataclass(frozen=True, slots=True)
+class GrantOffer:
+    """One thing to allow from now on. `hint` says in a sentence what that means."""
+
+    word: str
+    label: str
+    hint: str
+    permission: Permission
+
+
+OFFERS = (
+    GrantOffer(
+        "thread",
+        "Allow in this thread",
+        "Calls of this tool run here without asking, until there was none for an hour.",
+        Permission(ThisThread()),
+    ),
+    GrantOffer(
+        "arguments",
+        "Allow this very call",
+        "The same call runs here without asking, until there was none for an hour. Any other asks.",
+        Permission(TheseArguments()),
+    ),
+    GrantOffer(
+        "8h",
+        "Allow for 8 hours",
+        "Calls of this tool by the same person run in this workspace without asking, for 8 hours.",
+        Permission(ForHours(8)),
+    ),
+)
+"""The narrowest that is of use comes first: a card has room for one."""
+
+
+def grant_offers(step: ToolStep) -> tuple[GrantOffer, ...]:
+    """What may be offered beside a signature; nothing for a call that may destroy something, that takes more than one
+    signature, or that waits for nobody.
+    """
+    tool, approval = step.tool, step.approval
+    if step.status is not StepStatus.AWAITING or tool is None or approval is None:
+        return ()
+    if tool.destructive or not tool.server_id or approval.terms.quorum > 1:
+        return ()
+    return OFFERS
+
+
+def offered(word: str) -> Permission | None:
+    """What a button stood for; None if its word is none of these."""
+    return next((offer.permission for offer in OFFERS if offer.word == word), None)

@@ -1,0 +1,138 @@
+"""What quotas promise (`bot.stores.Quotas`), over each database they run on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from bot.storage.address import PostgresServer
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.quotas import SqlQuotas
+from bot.stores import Granted, Quota, Quotas, Refused
+from tests.ledgers import Ledger, PostgresLedger
+from tests.postgres import Server
+
+QUOTA = Quota(at_once=5, interval=2.0)
+A_MINUTE = 5 + 30
+
+
+@pytest.fixture
+def quotas(ledger: Ledger) -> Quotas:
+    return SqlQuotas(ledger.database)
+
+
+async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str = "calls") -> list[float]:
+    """How long each of so many has to wait."""
+    answers = [await quotas.take(name, QUOTA, most) for _ in range(times)]
+    assert all(isinstance(each, Granted) for each in answers)
+    return [each.wait for each in answers]
+
+
+async def refused(quotas: Quotas, *, most: float) -> float:
+    """How long somebody would have to wait who does not."""
+    answer = await quotas.take("calls", QUOTA, most)
+    assert isinstance(answer, Refused)
+    return answer.wait
+
+
+async def test_after_a_quiet_time_several_go_at_once_and_the_rest_one_by_one(quotas: Quotas) -> None:
+    assert await waits(quotas, 8) == pytest.approx([0, 0, 0, 0, 0, 2, 4, 6])
+
+
+async def test_it_is_said_how_many_may_go_at_once_after_this(quotas: Quotas, ledger: Ledger) -> None:
+    answers = [await quotas.take("calls", QUOTA, 1000) for _ in range(7)]
+    assert [each.left for each in answers if isinstance(each, Granted)] == pytest.approx([4, 3, 2, 1, 0, -1, -2])
+    ledger.time += 8
+    answer = await quotas.take("calls", QUOTA, 1000)
+    assert isinstance(answer, Granted)
+    assert answer.left == pytest.approx(1)
+
+
+async def test_a_quiet_time_saves_up_no_more_than_what_may_go_at_once(quotas: Quotas, ledger: Ledger) -> None:
+    await waits(quotas, 8)
+    ledger.time += 3600
+    assert await waits(quotas, 6) == pytest.approx([0, 0, 0, 0, 0, 2])
+
+
+async def test_who_would_wait_too_long_takes_nothing_and_hears_how_long(quotas: Quotas) -> None:
+    await waits(quotas, 6)
+    for _ in range(3):
+        assert await refused(quotas, most=3.0) == pytest.approx(4)
+    assert await waits(quotas, 1) == pytest.approx([4])
+
+
+async def test_one_name_says_nothing_of_another(quotas: Quotas) -> None:
+    await waits(quotas, 6)
+    assert await waits(quotas, 5, name="other calls") == [0] * 5
+
+
+async def test_holding_off_holds_for_everybody_and_goes_on_one_by_one(quotas: Quotas, ledger: Ledger) -> None:
+    await quotas.hold_off("calls", QUOTA, 30)
+    assert await refused(quotas, most=29.0) == pytest.approx(30)
+    ledger.time += 10
+    assert await waits(quotas, 3) == pytest.approx([20, 22, 24])
+
+
+async def test_holding_off_a_little_takes_back_nothing_of_a_longer_time(quotas: Quotas) -> None:
+    await waits(quotas, 8)
+    await quotas.hold_off("calls", QUOTA, 30)
+    await quotas.hold_off("calls", QUOTA, 1)
+    assert await waits(quotas, 1) == pytest.approx([30])
+
+
+async def test_no_minute_has_more_than_the_quota_however_they_come(quotas: Quotas, ledger: Ledger) -> None:
+    chance = random.Random(5)
+    times = []
+    for _ in range(250):
+        ledger.time += chance.choice((0.0, 0.0, 0.5, 2.0, 11.0))
+        answer = await quotas.take("calls", QUOTA, 20.0)
+        if isinstance(answer, Granted):
+            times.append(ledger.time + answer.wait)
+    assert len(times) > 150
+    assert max(sum(at <= each < at + 60 for each in times) for at in times) <= A_MINUTE
+
+
+async def test_many_connections_at_once_get_no_more_than_one_would(postgres: Server) -> None:
+    first = PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+    processes = [first, *(first.another_process() for _ in range(4))]
+    try:
+        shared = [SqlQuotas(process.database) for process in processes]
+        answers = await asyncio.gather(*(quotas.take("calls", QUOTA, 20.0) for quotas in shared * 10))
+        granted = sorted(each.wait for each in answers if isinstance(each, Granted))
+        # Of fifty each place was given to one; who was refused came after all of them.
+        assert granted == pytest.approx([0.0] * 5 + [2.0 * place for place in range(1, 11)])
+        late = [each.wait for each in answers if isinstance(each, Refused)]
+        assert late == pytest.approx([22.0] * 35)
+    finally:
+        for process in processes:
+            await process.close()
+
+
+async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres: Server) -> None:
+    address = await asyncio.to_thread(postgres.fresh)
+    processes = [PostgresDatabase(PostgresServer(address)) for _ in range(4)]
+    quota, loop = Quota(at_once=10, interval=0.1), asyncio.get_running_loop()
+    began, ended = list[float](), list[float]()
+
+    async def go_on(quotas: Quotas) -> None:
+        while loop.time() < until:
+            before = loop.time()
+            if isinstance(await quotas.take("calls", quota, 0.0), Granted):
+                began.append(before)
+                ended.append(loop.time())
+
+    until = loop.time() + 2
+    try:
+        async with asyncio.TaskGroup() as group:
+            for process in processes * 4:
+                group.create_task(go_on(SqlQuotas(process)))
+        # Whatever was granted between two moments was asked for and answered between them.
+        for start in began:
+            inside = sum(before >= start and after <= start + 1 for before, after in zip(began, ended, strict=True))
+            assert inside <= 10 + 10
+        assert len(began) > 10
+    finally:
+        for process in processes:
+            await process.close()

@@ -1,0 +1,86 @@
+"""Discord in the test's own event loop, over real sockets, strict where Discord is strict.
+
+    async with FakeDiscord() as discord:
+        ana, sam = discord.user("Ana"), discord.user("Sam", admin=True)
+        incidents = discord.channel("incidents")
+        ...                                  # the app under test: discord.url, discord.token
+        await discord.gateway.connected()
+        asked = discord.say(ana, incidents, f"{discord.bot.mention} why 502?")
+        await discord.until(lambda: asked.thread and discord.posted(asked.thread))
+        card = discord.posted(asked.thread)[-1]
+        pressed = await discord.press(sam, card, "Approve")
+        assert "Created" in discord.what_user_sees(ana, asked.thread)[-1].words
+
+discord.py is pointed at it by `Route.BASE = discord.url`; the gateway's address is what GET /gateway says, also
+`discord.world.gateway_url`. Ids are texts of digits.
+
+**People and places**: `guild` is the first server, `another_guild` adds one. `user(name, *roles)` (`admin`, `owner`,
+`pending`, `stranger`), `role(name, *members)` (`permissions`, `mentionable`), `other_bot`, `webhook`,
+`channel(name, *only)` (`kind`, `with_bot`), `dm`, `thread`, `bot_role`. Permissions are bits: take
+`discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS`, or `channel.forbid(discord.bot,
+Permission.SEND_MESSAGES)` and `channel.permit`. Later: `join`, `leave`, `give`, `take`, `time_out`, `invite`, `expel`.
+
+**The app**: `app.message_content`, `app.guild_members`, `app.presences` are the portal's switches; without the first,
+content is empty in events and in what REST gives. `app.commands['']` are the global commands, `app.commands[guild.id]`
+those of a guild.
+
+**Doing**: `say` (`files`, `reply_to`, `ping`), `reply`, `again` (delivers twice), `edit`, `delete`, `unfurl`, `react`,
+`thread`, `archive`, `remove`, `type`, `reload` return at once. `press`, `choose`, `command`, `shortcut` (context menu),
+`submit` wait for the first answer, three seconds at most, and return the `Interaction` (`answered`, `failed`,
+`messages`, `text`, `modal`); `suggest` returns the choices.
+
+**Seeing**: `what_user_sees(user, channel)` (`words`, `buttons`, `ephemeral`, `thinking`, `pings`, `previews`, …),
+`posted(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (whom it has notified),
+`fetched(message)`, `message.past`, `calls` (`calls.of("PATCH /channels/{channel}/messages/{message}")`,
+`calls.refused()`, `calls.invalid()`), `interactions`, `gateway.identified`, `gateway.live[0].intents`,
+`until(condition)`.
+
+**Trouble**: `fail(route, Fails(50013) | Answers(502) | TooMany(0.2) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
+`gateway.ask_to_reconnect()` (op 7), `gateway.invalidate(resumable=…)` (op 9), `gateway.drop()` breaks connections,
+`gateway.close(4000)`, `gateway.connections[0].muted = True` makes a zombie, `gateway.forget_sessions()` lets the next
+RESUME fail, `gateway.refuses = True`; `go_down()` and `come_back()`.
+
+**Time**: `clock.advance(900)` lets tokens of interactions die; `clock.stop()`. Buckets count by the same clock, while
+discord.py waits in real time: `pace.strict = False` lifts them, `pace.per_bucket[route] = (calls, seconds)` changes
+one. `limits` holds lifetimes and sizes. An error of the fake itself, and whatever it was asked for that it does not
+know (`unknown`), is raised when it closes.
+
+Known from the field, not documented: what buckets hold, how many old edits pass (they are refused with 429, which
+discord.py retries), how long a session can be resumed. Stricter than Discord: unknown fields, parameters and flags are
+refused, and an edit without `allowed_mentions` notifies. Not there: private threads by the app, forums, voice,
+stickers, polls, shards.
+"""
+
+from tests.fakes.discord.discord import FakeDiscord
+from tests.fakes.discord.faults import Answers, Cut, Fails, Hangs, Lost, Slow, TooMany
+from tests.fakes.discord.interactions import Answer, Asked, Interaction, Modal
+from tests.fakes.discord.messages import Flag, Message
+from tests.fakes.discord.people import Member, Role, User
+from tests.fakes.discord.permissions import Permission
+from tests.fakes.discord.places import Channel, Guild, Kind
+from tests.fakes.discord.sights import Sight
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "Asked",
+    "Channel",
+    "Cut",
+    "Fails",
+    "FakeDiscord",
+    "Flag",
+    "Guild",
+    "Hangs",
+    "Interaction",
+    "Kind",
+    "Lost",
+    "Member",
+    "Message",
+    "Modal",
+    "Permission",
+    "Role",
+    "Sight",
+    "Slow",
+    "TooMany",
+    "User",
+]

@@ -1,0 +1,58 @@
+"""The application under test, as the developer portal has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.fakes.discord.people import User
+from tests.fakes.discord.refusals import Json
+
+PRESENCE, MEMBERS, CONTENT = 1 << 12, 1 << 14, 1 << 18
+"""The application's flags for privileged intents; of an app in fewer than a hundred servers each is the next bit."""
+
+
+@dataclass
+class App:
+    """The application. The three booleans are the switches for privileged intents in the portal."""
+
+    id: str
+    bot: User
+    token: str
+    name: str = "Countersign"
+    message_content: bool = True
+    guild_members: bool = False
+    presences: bool = False
+    large: bool = False
+    """Is it in a hundred servers or more?"""
+    public: bool = True
+    endpoint: str | None = None
+    """The Interactions Endpoint URL of the portal. Nothing is posted to it."""
+    owner: User | None = None
+    commands: dict[str, list[Json]] = field(default_factory=dict)
+    """Registered commands: under '' the global ones, under a guild's id those of the guild."""
+
+    @property
+    def flags(self) -> int:
+        """The application's flags."""
+        switches = ((self.presences, PRESENCE), (self.guild_members, MEMBERS), (self.message_content, CONTENT))
+        return sum(flag if self.large else flag << 1 for on, flag in switches if on)
+
+    def described(self) -> Json:
+        """The application object."""
+        owner = self.owner or User("1", "Owner")
+        return {
+            "id": self.id,
+            "name": self.name,
+            "icon": None,
+            "description": "",
+            "summary": "",
+            "bot_public": self.public,
+            "bot_require_code_grant": False,
+            "verify_key": "0" * 64,
+            "owner": owner.described(),
+            "team": None,
+            "flags": self.flags,
+            "bot": self.bot.described(),
+            "interactions_endpoint_url": self.endpoint,
+            "integration_types_config": {"0": {}},
+        }

@@ -1,0 +1,282 @@
+"""The fake Discord as a test drives it. The package's docstring shows how."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from tests.fakes.clock import Clock
+from tests.fakes.discord.apps import App
+from tests.fakes.discord.calls import CallLog
+from tests.fakes.discord.faults import Fault
+from tests.fakes.discord.interactions import Interaction, Modal
+from tests.fakes.discord.limits import Limits
+from tests.fakes.discord.messages import SYSTEM, Message
+from tests.fakes.discord.modals import Values
+from tests.fakes.discord.pace import Pace
+from tests.fakes.discord.people import User
+from tests.fakes.discord.places import Channel
+from tests.fakes.discord.population import Population
+from tests.fakes.discord.refusals import Json
+from tests.fakes.discord.rest import PREFIX, Rest
+from tests.fakes.discord.routes import ROUTES
+from tests.fakes.discord.server import Server
+from tests.fakes.discord.sights import Sight, previews, sights
+from tests.fakes.discord.snowflakes import Snowflakes
+from tests.fakes.discord.speaking import Speaking
+from tests.fakes.discord.touching import Touching
+from tests.fakes.discord.world import World
+
+
+class FakeDiscord(Population):
+    """`async with FakeDiscord() as discord`: one app, in one guild until `another_guild` adds others."""
+
+    def __init__(self, *, message_content: bool = True, guild_members: bool = False) -> None:
+        clock = Clock()
+        ids, limits = Snowflakes(clock), Limits()
+        bot = User(ids.new(), "Countersign", bot=True)
+        app = App(bot.id, bot, f"{bot.id}.fake.token", message_content=message_content, guild_members=guild_members)
+        super().__init__(World(clock, app, limits, Pace(clock), ids, users={bot.id: bot}))
+        self._rest = Rest(self.world)
+        self._server = Server(self.world, self._rest, self.gateway)
+        self._speaking, self._touching = Speaking(self.world), Touching(self.world)
+
+    async def __aenter__(self) -> FakeDiscord:
+        await self._server.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.close()
+        if error is None and self.world.broken:
+            raise self.world.broken[0]
+        if error is None and self.world.unknown:
+            raise AssertionError(f"the fake was asked for what it does not know: {self.world.unknown}")
+
+    @property
+    def url(self) -> str:
+        """What DISCORD_API_URL is set to; ends with /api/v10."""
+        return f"{self.world.base}{PREFIX}"
+
+    @property
+    def token(self) -> str:
+        """What DISCORD_TOKEN is set to."""
+        return self.app.token
+
+    @property
+    def clock(self) -> Clock:
+        """The time of this Discord."""
+        return self.world.clock
+
+    @property
+    def calls(self) -> CallLog:
+        """Every call of the REST API."""
+        return self.world.calls
+
+    @property
+    def pace(self) -> Pace:
+        """The rate limits."""
+        return self.world.pace
+
+    @property
+    def limits(self) -> Limits:
+        """Lifetimes and sizes a test may make smaller."""
+        return self.world.limits
+
+    @property
+    def unknown(self) -> list[str]:
+        """What was asked for that the fake does not know; closing raises for it unless a test clears it."""
+        return self.world.unknown
+
+    @property
+    def interactions(self) -> list[Interaction]:
+        """Everything that was ever pressed, typed or submitted."""
+        return list(self.world.interactions.values())
+
+    # What people do; these return at once, the events are then on their way
+
+    def say(
+        self,
+        user: User,
+        channel: Channel,
+        text: str,
+        *,
+        files: Iterable[tuple[str, bytes]] = (),
+        reply_to: Message | None = None,
+        ping: bool = True,
+    ) -> Message:
+        """Post a message; `files` are names with bytes. `discord.bot.mention` in the text mentions the app.
+
+        `ping`: whether a reply notifies whom it replies to; people can switch that off.
+        """
+        return self._speaking.say(user, channel, text, files=files, reply_to=reply_to, ping=ping)
+
+    def reply(self, user: User, message: Message, text: str, *, ping: bool = True) -> Message:
+        """Reply to a message."""
+        return self.say(user, message.channel, text, reply_to=message, ping=ping)
+
+    def edit(self, message: Message, text: str) -> None:
+        """Edit a message as its author."""
+        self._speaking.edit(message, text)
+
+    def delete(self, message: Message) -> None:
+        """Delete a message as its author."""
+        self._speaking.delete(message)
+
+    def unfurl(self, message: Message, title: str) -> None:
+        """Discord adds the preview of a link to a message: MESSAGE_UPDATE without an edit."""
+        self._speaking.unfurl(message, title)
+
+    def again(self, message: Message) -> None:
+        """Deliver a message once more, as a resumed session may."""
+        self._speaking.again(message)
+
+    def react(self, user: User, message: Message, emoji: str) -> None:
+        """Put an emoji on a message."""
+        self._speaking.react(user, message, emoji)
+
+    def thread(self, user: User, parent: Channel, name: str, on: Message | None = None) -> Channel:
+        """Open a thread, on a message or beside all."""
+        return self._speaking.thread(user, parent, name, on)
+
+    def archive(self, thread: Channel, *, locked: bool = False) -> None:
+        """Archive a thread, as time does."""
+        self._speaking.archive(thread, locked=locked)
+
+    def remove(self, channel: Channel) -> None:
+        """Delete a channel or thread."""
+        self._speaking.delete_place(channel)
+
+    def type(self, user: User, channel: Channel) -> None:
+        """Begin to type."""
+        self._speaking.type(user, channel)
+
+    # What people do; these wait for the app's first answer, at most three seconds
+
+    async def press(self, user: User, message: Message, name: str, *, hidden: bool = False) -> Interaction:
+        """Press a button by its label or custom id.
+
+        `hidden`: also one that is disabled or was there before an edit, for somebody whose screen is old.
+
+        Raises:
+            LookupError: there is no such button.
+        """
+        return await self._touching.press(user, message, name, hidden=hidden)
+
+    async def choose(self, user: User, message: Message, name: str, *values: Any) -> Interaction:
+        """Choose from a select: values or labels of its options, or users, roles and channels."""
+        return await self._touching.choose(user, message, name, values)
+
+    async def command(
+        self, user: User, words: str, channel: Channel, options: Mapping[str, Any] | None = None
+    ) -> Interaction:
+        """Type a slash command: `command(ana, "mcp show", channel, {"server": "github"})`.
+
+        Raises:
+            LookupError: this person is offered no such command there, or it has no such option.
+        """
+        return await self._touching.command(user, words, channel, options or {})
+
+    async def suggest(
+        self,
+        user: User,
+        words: str,
+        channel: Channel,
+        option: str,
+        typed: str = "",
+        *,
+        others: Mapping[str, Any] | None = None,
+    ) -> list[Json]:
+        """Type into an option with autocomplete; returns the choices the app offers."""
+        return (await self._touching.suggest(user, words, channel, option, typed, others=others or {})).choices
+
+    async def shortcut(self, user: User, name: str, message: Message) -> Interaction:
+        """Use a command of a message's context menu."""
+        return await self._touching.shortcut(user, name, message)
+
+    async def submit(
+        self,
+        user: User,
+        values: Values | None = None,
+        files: Mapping[str, list[tuple[str, bytes]]] | None = None,
+    ) -> Interaction:
+        """Fill in and submit the modal somebody has open; fields are named by label or custom id."""
+        return await self._touching.submit(user, values or {}, files or {})
+
+    def close_modal(self, user: User) -> None:
+        """Close the modal somebody has open; the app is not told."""
+        del self._touching.modals[user.id]
+
+    # What can be seen
+
+    def what_user_sees(self, user: User, channel: Channel) -> list[Sight]:
+        """The messages this person sees now, ephemeral ones of theirs included."""
+        return sights(self.world, user, channel.id)
+
+    def modal(self, user: User) -> Modal:
+        """The modal somebody has open.
+
+        Raises:
+            LookupError: they have none open.
+        """
+        if user.id not in self._touching.modals:
+            raise LookupError(f"{user.name} has no modal open")
+        return self._touching.modals[user.id]
+
+    def reload(self, user: User) -> None:
+        """Start somebody's client again: what was ephemeral is gone, and so is a modal."""
+        self._touching.modals.pop(user.id, None)
+        for kept in self.world.messages.values():
+            for message in kept.values():
+                message.deleted = message.deleted or message.ephemeral_to == user.id
+
+    def posted(self, channel: Channel) -> list[Message]:
+        """The app's own messages in a channel or thread, ephemeral ones included, in order; no system messages."""
+        kept = self.world.messages.get(channel.id, {}).values()
+        mine = [m for m in kept if m.author is self.bot and not m.deleted and m.type not in SYSTEM]
+        return sorted(mine, key=lambda message: int(message.id))
+
+    def threads(self, parent: Channel) -> list[Channel]:
+        """The threads of a channel, oldest first."""
+        return [c for c in self.world.channels.values() if c.parent is parent and not c.deleted]
+
+    def typing(self, channel: Channel) -> bool:
+        """Is the app shown as typing?"""
+        since = self.world.typing.get(channel.id)
+        return since is not None and self.world.now() < since + self.limits.typing
+
+    def called(self, message: Message) -> set[str]:
+        """Whom a message has notified, edits included: ids of users and roles, 'everyone', 'here'."""
+        return set(message.pings)
+
+    def fetched(self, message: Message) -> set[str]:
+        """Which addresses a message makes Discord fetch for a preview."""
+        return previews(message, self.world)
+
+    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+        """Wait until something is so.
+
+        Raises:
+            TimeoutError: it was not within these seconds of real time.
+        """
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    # Trouble
+
+    def fail(self, route: str, fault: Fault, times: int = 1) -> None:
+        """Let the next calls of a route meet a fault; routes are named as in 'POST /channels/{channel}/messages'."""
+        assert route in ROUTES, f"no such route; there are {sorted(ROUTES)}"
+        self.world.faults.plan(route, fault, times)
+
+    async def go_down(self) -> None:
+        """Close the port and every connection; `come_back` opens the same port again."""
+        await self._server.close()
+
+    async def come_back(self) -> None:
+        """Open the port again after `go_down`."""
+        await self._server.open()

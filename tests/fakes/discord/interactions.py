@@ -1,0 +1,129 @@
+"""Interactions: what somebody pressed, typed or submitted, until the app has answered and for fifteen minutes after."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from tests.fakes.discord.messages import Message
+from tests.fakes.discord.people import User
+from tests.fakes.discord.places import Channel
+from tests.fakes.discord.refusals import Json
+from tests.fakes.discord.snowflakes import moment_of
+
+
+class Asked(IntEnum):
+    """Discord's interaction types."""
+
+    COMMAND = 2
+    COMPONENT = 3
+    AUTOCOMPLETE = 4
+    MODAL_SUBMIT = 5
+
+
+class Answer(IntEnum):
+    """Discord's types of the first answer."""
+
+    MESSAGE = 4
+    DEFERRED_MESSAGE = 5
+    DEFERRED_UPDATE = 6
+    UPDATE = 7
+    CHOICES = 8
+    MODAL = 9
+
+
+FITTING: dict[Asked, frozenset[Answer]] = {
+    Asked.COMMAND: frozenset({Answer.MESSAGE, Answer.DEFERRED_MESSAGE, Answer.MODAL}),
+    Asked.COMPONENT: frozenset(set(Answer) - {Answer.CHOICES}),
+    Asked.AUTOCOMPLETE: frozenset({Answer.CHOICES}),
+    Asked.MODAL_SUBMIT: frozenset(set(Answer) - {Answer.CHOICES, Answer.MODAL}),
+}
+"""Which answers belong to which interactions. Updates of a modal submitted need a message it was opened from."""
+
+
+@dataclass(eq=False)
+class Modal:
+    """A modal that somebody has open."""
+
+    drawn: Json
+    opened_by: Interaction
+
+    @property
+    def title(self) -> str:
+        """What it says at the top."""
+        return str(self.drawn["title"])
+
+
+@dataclass(eq=False)
+class Interaction:
+    """One interaction. `answered`: the type of the app's first answer, None while there is none.
+
+    `message`: the one that was pressed, or from which the modal was opened; `opened_from`: what a submitted modal was
+    the answer to; `original`: the message that `@original` stands for; `followups`: those posted after it; `choices`:
+    what autocomplete was answered with; `failed`: the person was told that the app did not respond; `settled`: answered
+    or failed.
+    """
+
+    id: str
+    kind: Asked
+    user: User
+    channel: Channel
+    data: Json
+    payload: Json = field(default_factory=dict)
+    message: Message | None = None
+    opened_from: Interaction | None = None
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    answered: Answer | None = None
+    original: Message | None = None
+    followups: list[Message] = field(default_factory=list)
+    modal: Modal | None = None
+    choices: list[Json] = field(default_factory=list)
+    failed: bool = False
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def at(self) -> float:
+        """When it happened, in seconds since 1970."""
+        return moment_of(self.id)
+
+    @property
+    def messages(self) -> list[Message]:
+        """What the app posted in answer, in order."""
+        first = [self.original] if self.original is not None and self.original is not self.message else []
+        return [message for message in [*first, *self.followups] if not message.deleted]
+
+    @property
+    def text(self) -> str:
+        """The content of everything posted in answer."""
+        return "\n".join(message.content for message in self.messages)
+
+    def metadata(self) -> Json:
+        """The `interaction_metadata` of messages posted in answer."""
+        guild = self.channel.guild
+        described: Json = {
+            "id": self.id,
+            "type": int(self.kind),
+            "user": self.user.described(),
+            "authorizing_integration_owners": {"0": guild.id if guild else "0"},
+        }
+        if self.kind is Asked.COMPONENT and self.message is not None:
+            described["interacted_message_id"] = self.message.id
+        if self.kind is Asked.MODAL_SUBMIT:
+            described["triggering_interaction_metadata"] = self.opened_from.metadata() if self.opened_from else {}
+        return described
+
+    def settle(self, *, failed: bool = False) -> None:
+        """End the person's waiting."""
+        self.failed = failed
+        self.settled.set()
+
+
+def options_of(data: Json) -> dict[str, Any]:
+    """The values of a command's options by name, those of its subcommand if it has one."""
+    options = data.get("options", [])
+    while options and options[0]["type"] in {1, 2}:
+        options = options[0].get("options", [])
+    return {option["name"]: option["value"] for option in options}

@@ -1,0 +1,30 @@
+"""Numbers of the real Discord that a test may want smaller. What cannot be otherwise stands where it is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Limits:
+    """Seconds of the clock, bytes, counts."""
+
+    answer_within: float = 3
+    """An interaction that nobody answered by then has failed, and its token is void."""
+    token_lifetime: float = 900
+    attachment_size: int = 10 * 1024 * 1024
+    request_size: int = 25 * 1024 * 1024
+    old_after: float = 3600
+    old_edits: int = 3
+    """Edits of messages older than `old_after` that a channel takes within `old_edit_window`; reported only."""
+    old_edit_window: float = 20
+    nonce_lifetime: float = 300
+    resume_within: float = 180
+    """How long a session can be resumed; not documented."""
+    identifies_a_day: int = 1000
+    commands_a_day: int = 200
+    """How many commands that were not there before may be registered; counted for all guilds together."""
+    gateway_sends: int = 120
+    """What one connection may send within 60 seconds."""
+    heartbeat: float = 41.25
+    typing: float = 10

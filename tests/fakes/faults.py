@@ -1,0 +1,62 @@
+"""Trouble on demand that every platform knows, and what is planned of it for the next calls."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Fault = TypeVar("Fault")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """An HTTP status with a body that is not the platform's JSON."""
+
+    status: int = 500
+    body: str = "<html>Something went wrong</html>"
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """No answer until the platform closes; nothing is done."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The connection breaks before anything is done."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The call is done, but the connection breaks before the answer."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """The call is done and answered after this many seconds of real time."""
+
+    seconds: float
+
+
+@dataclass
+class Plans(Generic[Fault]):
+    """What the next calls meet instead of, or after, being done, by the name of what is called."""
+
+    planned: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+
+    def plan(self, called: str, fault: Fault, times: int = 1) -> None:
+        """Let the next `times` calls meet this; plans follow one another."""
+        self.planned[called] += [fault] * times
+
+    def clear(self, called: str | None = None) -> None:
+        """Forget what was planned, for one name or for all."""
+        if called is None:
+            self.planned.clear()
+        else:
+            self.planned.pop(called, None)
+
+    def next(self, called: str) -> Fault | None:
+        """What this call meets, if anything."""
+        waiting = self.planned.get(called)
+        return waiting.pop(0) if waiting else None

@@ -1,0 +1,1 @@
+"""What every platform does alike when it receives."""
