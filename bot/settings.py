@@ -132,7 +132,6 @@ class Settings(BaseSettings):
     slack_guests: bool = False
     slack_strangers: bool = False
     slack_streaming: Annotated[Literal["nowhere", "direct", "everywhere"], AnyCase] = "direct"
-    slack_processes: Annotated[int, Field(ge=1)] = 1
 
     discord_token: SecretStr | None = None
     discord_servers: Snowflakes = frozenset()

@@ -12,14 +12,19 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from bot.app.operator_files import OperatorFiles
 from bot.commands.parts import Difference
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.conversations import ConversationKey
-from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.policies import Judgement, Rule
+from bot.domain.profiles import Binding, Profile
+from bot.domain.rule_language import words
 from bot.domain.servers import ServerConfig, ServerEntry, ServerRecord, Synced
+from bot.domain.terms import Terms
 from bot.domain.tools import Tool
+from bot.engine.idle_rules import idle
 from bot.engine.rules import RuleBook
 from bot.errors import DatabaseError, SecretUnavailable
 from bot.ports import ServerAdmin
@@ -39,7 +44,7 @@ class _OnDisk:
     """What admins have set, at one moment."""
 
     revision: int
-    rules: Sequence[PolicyRule]
+    rules: Sequence[Rule]
     bindings: Sequence[Binding]
     profiles: Sequence[Profile]
     known: Mapping[str, Synced]
@@ -61,6 +66,7 @@ class LiveAdministration:
     read_files: Callable[[], OperatorFiles]
     allowances: Allowances
     _seen: int = -1
+    _warned_of: list[Rule] = field(default_factory=list)
     _looking: asyncio.Event = field(default_factory=asyncio.Event)
     _refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -91,7 +97,17 @@ class LiveAdministration:
             self.rules.replace_file(self.files.policies)
             self.rules.amend(found.rules, found.profiles, found.bindings)
             await self.toolbox.follow(await self._entries(found))
+            self._warn_of_idle_rules()
             self._seen = found.revision
+
+    def _warn_of_idle_rules(self) -> None:
+        """Log, once for each, which of the operator's rules name a tool that their server does not have."""
+        servers = self.toolbox.servers()
+        tools = [tool for state in servers for tool in self.toolbox.capabilities(state.config.id).tools]
+        for rule in idle(self.files.policies.all_rules, tools):
+            if rule not in self._warned_of:
+                self._warned_of.append(rule)
+                log.warning("%s (%s) fits no tool that its server has", rule.id, words(rule))
 
     async def _read(self) -> _OnDisk:
         """Everything, again if something was changed meanwhile: a server must not come without its rules, or a place be
@@ -136,6 +152,20 @@ class LiveAdministration:
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         """What happens if somebody asks for this tool there."""
         return self.rules.rules(conversation).policy_of(tool)
+
+    def judge(
+        self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
+    ) -> Judgement:
+        """What happens if this person makes this call there, and why."""
+        return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
+
+    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
+        """All rules that hold there."""
+        return self.rules.rules(conversation).all
+
+    def signed_by(self, terms: Terms, conversation: ConversationKey) -> str:
+        """Whose signature a call takes there on these terms."""
+        return self.rules.rules(conversation).signatories.needed(terms)
 
     async def _entries(self, found: _OnDisk) -> Sequence[ServerEntry]:
         of_file = [_with_memory(entry, found.known) for entry in self.files.servers.entries]

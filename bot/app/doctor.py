@@ -1,6 +1,6 @@
 """`countersign doctor`: is everything there that a bot needs, and what to do where it is not.
 
-Settings, the operator's files, model, Slack, database, then every MCP server. It works beside a running bot.
+Settings, the operator's files, model, Slack, Discord, database, then every MCP server. It works beside a running bot.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
 
+from bot.app.audit import examine_audit
 from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
+from bot.app.discord import examine_discord
 from bot.app.models import Models, choose_model
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
@@ -25,7 +27,8 @@ from bot.rendering.plain import one_line
 from bot.settings import Settings
 
 _MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
-_LONGEST_LINE = 400
+_LONGEST = 600
+"""Characters of what was found, and of its fix."""
 
 
 async def examine_all(settings: Settings, *, as_json: bool) -> int:
@@ -45,9 +48,8 @@ def _json(subject: str, check: Check) -> str:
 
 def _line(subject: str, check: Check) -> str:
     took = f" ({check.seconds * 1000:.0f} ms)" if check.seconds is not None else ""
-    fix = f" Fix: {check.fix}" if check.fix else ""
-    said = one_line(f"{check.detail}{took}{fix}", _LONGEST_LINE)
-    return f"{_MARKS[check.finding]} {subject} · {check.name}  {said}".rstrip()
+    fix = f" Fix: {one_line(check.fix, _LONGEST)}" if check.fix else ""
+    return f"{_MARKS[check.finding]} {subject} · {check.name}  {one_line(check.detail, _LONGEST)}{took}{fix}".rstrip()
 
 
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
@@ -64,6 +66,9 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(examine_slack(settings)) as of_slack:
         async for check in of_slack:
             yield "slack", check
+    async with aclosing(examine_discord(settings)) as of_discord:
+        async for check in of_discord:
+            yield "discord", check
     async with aclosing(_of_database_and_servers(settings, files)) as found:
         async for each in found:
             yield each
@@ -105,6 +110,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
             await upgrade(settings)
         async with fitting_database(settings, migrate=False) as database:
             yield "database", Check("opened", Finding.WELL, database.name)
+            yield "audit", await examine_audit(database)
             async with opened_office(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
             ) as office:

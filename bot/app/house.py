@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bot.app.audit import daily_head
 from bot.app.database import fitting_database
 from bot.app.models import ModelChoice, Models, choose_model
 from bot.app.office import Office, opened_office
@@ -79,7 +80,7 @@ async def opened_house(
         # Built now, so that a mistake is told before the first question.
         await models.named("")
         turn_log = watch_log(await _turn_log(database, settings.database_url))
-        jobs = [retention(turn_log, settings.retention_days)]
+        jobs = [retention(turn_log, settings.retention_days), daily_head(database)]
         if settings.mcp_sync_interval is not None:
             jobs.append(Job("sync", settings.mcp_sync_interval, office.toolbox.sync_all))
         engine = Engine(

@@ -103,6 +103,7 @@ async def opened_office(
             policies=kept.policies,
             profiles=kept.profiles,
             archive=kept.archive,
+            grants=kept.grants,
             recent=turn_log.recent,
             file=str(settings.mcp_servers_file),
             allowed_names=settings.mcp_allowed_servers,

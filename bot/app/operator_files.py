@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.engine.policy import Policies, read_policies
+from bot.engine.idle_rules import strangers
+from bot.engine.policy import Policies
+from bot.engine.policy_file import read_policies
 from bot.errors import SettingsError
 from bot.settings import Settings, read_environment
 from bot.tools.config_file import ServersFile, read_servers
@@ -37,6 +38,9 @@ class OperatorFiles:
                 name,
                 settings.mcp_servers_file,
             )
+        names = [entry.config.name for entry in self.servers.entries]
+        for rule in strangers(self.policies.rules, names) if names else ():
+            log.warning("%s is about %r, which no enabled server is called", rule.id, rule.server)
         for warning in self.servers.warnings:
             log.warning(warning)
 
@@ -53,12 +57,12 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
 def _policies(settings: Settings) -> Policies:
     path = settings.policy_file
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        table = {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}.", "correct the file or POLICY_FILE") from error
-    return read_policies(table, settings.mcp_approval_default_policy, str(path))
+    return read_policies(text, settings.mcp_approval_default_policy, str(path))
 
 
 def _system_prompt(path: Path) -> str:

@@ -11,26 +11,30 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.app.database import held_database
+from bot.app.discord import is_configured as discord_is_configured
+from bot.app.discord import listener_of as discord_listener_of
+from bot.app.discord import opened_discord
 from bot.app.house import House, opened_house
 from bot.app.models import choose_model
 from bot.app.operator_files import read_operator_files
 from bot.app.slack import can_receive as slack_can_receive
 from bot.app.slack import is_configured as slack_is_configured
-from bot.app.slack import listener_of, opened_slack, records_of
+from bot.app.slack import listener_of as slack_listener_of
+from bot.app.slack import opened_slack, records_of, share_limits
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
-from bot.ports import Surface
+from bot.ports import Listener, Surface
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.platforms.slack.workspace import SlackWorkspace
+    from bot.platforms.slack.web_hook import WebHook
 
 log = logging.getLogger(__name__)
 
 NO_PLATFORM = "; no chat platform is configured"
 
 PARTS = ("slack", "discord", "worker", "web")
-AVAILABLE = frozenset({"slack", "worker"})
+AVAILABLE = frozenset({"slack", "discord", "worker"})
 
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
@@ -46,45 +50,57 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
         loop.add_signal_handler(each, stopped.set)
     with held_database(settings, "countersign run"):
         async with AsyncExitStack() as stack:
-            surfaces: list[Surface] = []
             slack = await stack.enter_async_context(opened_slack(settings)) if slack_is_configured(settings) else None
+            discord = (
+                await stack.enter_async_context(opened_discord(settings)) if discord_is_configured(settings) else None
+            )
+            platforms = [each for each in (slack, discord) if each is not None]
             # Only a worker draws: a process that has no surface drives no turns either.
-            if slack is not None and "worker" in parts:
-                surfaces.append(slack.surface)
+            surfaces: list[Surface] = [each.surface for each in platforms] if "worker" in parts else []
             house = await stack.enter_async_context(opened_house(settings, files, choice, surfaces))
-            log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, "" if slack else NO_PLATFORM)
+            if slack is not None:
+                share_limits(slack, house, settings)
+            running, nowhere = ", ".join(sorted(parts)), "" if platforms else NO_PLATFORM
+            log.info("%s running on model %s%s", running, choice.label, nowhere)
             if slack is not None and "slack" in parts:
-                await stack.enter_async_context(_listening(slack, house, settings, stopped))
+                receives = slack_listener_of(slack, settings, await records_of(slack, house))
+                if receives.hook is not None:
+                    await stack.enter_async_context(_served(receives.hook, settings))
+                await stack.enter_async_context(_listening("slack", receives, house, stopped))
+            if discord is not None and "discord" in parts:
+                listener = await discord_listener_of(discord, house, settings)
+                await stack.enter_async_context(_listening("discord", listener, house, stopped))
             await house.until(stopped)
             log.info("stopping")
     return 0
 
 
 @asynccontextmanager
-async def _listening(
-    slack: SlackWorkspace, house: House, settings: Settings, stopped: asyncio.Event
-) -> AsyncIterator[None]:
+async def _served(hook: WebHook, settings: Settings) -> AsyncIterator[None]:
+    """Take requests over HTTP for as long as the block runs."""
+    web = await asyncio.to_thread(importlib.import_module, "bot.web.server")
+    async with web.served(web.application([hook]), settings.web_host, settings.port) as port:
+        log.info("listening for requests at %s, port %d", settings.web_host, port)
+        yield
+
+
+@asynccontextmanager
+async def _listening(name: str, listener: Listener, house: House, stopped: asyncio.Event) -> AsyncIterator[None]:
     """Receive for as long as the block runs. A listener that ends by itself ends the program. Raises what it raised."""
-    listener = listener_of(slack, settings, await records_of(slack, house))
-    async with AsyncExitStack() as stack:
-        if listener.hook is not None:
-            web = await asyncio.to_thread(importlib.import_module, "bot.web.server")
-            served = web.served(web.application([listener.hook]), settings.web_host, settings.port)
-            port = await stack.enter_async_context(served)
-            log.info("listening for requests at %s, port %d", settings.web_host, port)
-        listening = asyncio.create_task(listener.run(house.engine, house.commands), name="slack")
-        listening.add_done_callback(lambda _: stopped.set())
-        try:
-            yield
-        finally:
-            listening.cancel()
-            (ending,) = await asyncio.gather(listening, return_exceptions=True)
-        if isinstance(ending, Exception):
-            raise ending
+    listening = asyncio.create_task(listener.run(house.engine, house.commands), name=name)
+    listening.add_done_callback(lambda _: stopped.set())
+    try:
+        yield
+    finally:
+        listening.cancel()
+        (ending,) = await asyncio.gather(listening, return_exceptions=True)
+    if isinstance(ending, Exception):
+        raise ending
 
 
 def _configured(settings: Settings) -> frozenset[str]:
-    return frozenset({"worker", "slack"}) if slack_is_configured(settings) else frozenset({"worker"})
+    receiving = {"slack": slack_is_configured(settings), "discord": discord_is_configured(settings)}
+    return frozenset({"worker", *(name for name, configured in receiving.items() if configured)})
 
 
 def _check(parts: frozenset[str], settings: Settings) -> None:
@@ -98,3 +114,5 @@ def _check(parts: frozenset[str], settings: Settings) -> None:
             "Slack is not fully configured: the bot needs its token and a way for Slack to reach it.",
             "set SLACK_BOT_TOKEN, and SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)",
         )
+    if "discord" in parts and not discord_is_configured(settings):
+        raise SettingsError("Discord is not configured: the bot needs its token.", "set DISCORD_TOKEN")

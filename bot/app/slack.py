@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from bot.domain.checks import Check, Finding
 from bot.settings import Settings
+from bot.storage.address import PostgresServer, read_address
 
 if TYPE_CHECKING:
     from bot.app.house import House
@@ -45,7 +46,6 @@ async def opened_slack(settings: Settings) -> AsyncIterator[SlackWorkspace]:
         url=settings.slack_api_url,
         groups=frozenset(each for each in named if each.startswith("slack-group:")),
         streaming=live.Streaming(settings.slack_streaming),
-        processes=settings.slack_processes,
     ) as workspace:
         yield workspace
 
@@ -63,6 +63,12 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
         async with aclosing(examining.check_up(workspace.api, **plain)) as checks:
             async for check in checks:
                 yield check
+
+
+def share_limits(workspace: SlackWorkspace, house: House, settings: Settings) -> None:
+    """Let Slack's limits be kept by all processes together, where there can be several."""
+    if isinstance(read_address(settings.database_url), PostgresServer):
+        workspace.share(house.office.stores.quotas)
 
 
 async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from time import time
 
 from bot.commands.parts import Rights
-from bot.domain.approvals import Verdict
+from bot.domain.approvals import Signing, Verdict
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.servers import EVERYWHERE, ServerState
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.engine.rules import RuleBook
+from bot.engine.signing import signing
 from bot.errors import CountersignError
 from bot.platforms.slack.home import SHOWN, Home, Waiting
 from bot.ports import ServerAdmin
@@ -58,7 +59,8 @@ class Homes:
 
     def _signs(self, member: Member, call: AwaitedCall) -> bool:
         signatories = self.rules.rules(call.conversation).signatories
-        return not signatories.objection(member, call.asked_by, Verdict.APPROVE)
+        found = signing(signatories, call.terms, member, Verdict.APPROVE, asker=call.asked_by, editors=call.editors)
+        return isinstance(found, Signing)
 
     async def _call(self, approval_id: str) -> Waiting | None:
         """The call, None if it does not wait any more."""

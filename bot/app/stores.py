@@ -1,4 +1,4 @@
-"""The stores of what admins set and people say, over one database. Loaded when a database is."""
+"""The stores of what admins set, people say and processes share, over one database. Loaded when a database is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from bot.app.secrets import UsableSecrets
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
+from bot.storage.grant_store import SqlGrantStore
+from bot.storage.leases import SqlLeases
 from bot.storage.opinion_store import SqlOpinionStore
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.profile_store import SqlProfileStore
+from bot.storage.quotas import SqlQuotas
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 
@@ -22,7 +25,10 @@ class Stores:
     policies: SqlPolicyStore
     profiles: SqlProfileStore
     archive: SqlArchive
+    grants: SqlGrantStore
     opinions: SqlOpinionStore
+    quotas: SqlQuotas
+    leases: SqlLeases
 
 
 def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
@@ -32,5 +38,8 @@ def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> 
         SqlPolicyStore(database),
         SqlProfileStore(database),
         SqlArchive(database),
+        SqlGrantStore(database),
         SqlOpinionStore(database),
+        SqlQuotas(database),
+        SqlLeases(database),
     )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
+from photographs import marked
+
 Json = dict[str, Any]
 
 STYLE = """
@@ -47,8 +49,6 @@ hr { border: 0; border-top: 1px solid #ddd; margin: 10px 0 }
 .row > :first-child { flex: 1 } .dot { display: inline-block; width: 11px; height: 11px; border-radius: 50% }
 .gap { height: 6px }
 """
-_DOTS = {"🟢": "#2eb67d", "🟠": "#e8912d", "🔴": "#e01e5a", "🟡": "#ecb22e", "⚪": "#d0d0d0"}
-_MARKS = {"✅": '<b style="color:#2eb67d">✔</b>', "⚠": '<b style="color:#c77700">⚠</b>'}
 
 
 def message(blocks: Iterable[Json], *, only_you: bool = False) -> str:
@@ -119,12 +119,12 @@ def _field(element: Json) -> str:
     match element["type"]:
         case "plain_text_input":
             tall = " tall" if element["multiline"] else ""
-            return f'<div class="field{tall}">{_marked(element.get("initial_value", ""))}</div>'
+            return f'<div class="field{tall}">{marked(element.get("initial_value", ""))}</div>'
         case "radio_buttons":
             options = ((each["value"] == chosen, _text(each["text"])) for each in element["options"])
             return "".join(f"<div>{'◉' if is_chosen else '○'} {text}</div>" for is_chosen, text in options)
         case "static_select":
-            return f'<div class="field">{_marked(chosen or "Select an option")} ▾</div>'
+            return f'<div class="field">{marked(chosen or "Select an option")} ▾</div>'
         case other:
             raise ValueError(other)
 
@@ -155,9 +155,9 @@ def _pieces(part: Json) -> str:
 def _piece(piece: Json) -> str:
     match piece["type"]:
         case "text":
-            return _styled(_marked(piece["text"]), piece.get("style", {}))
+            return _styled(marked(piece["text"]), piece.get("style", {}))
         case "link":
-            return _styled(f"<a>{_marked(piece['text'])}</a>", piece.get("style", {}))
+            return _styled(f"<a>{marked(piece['text'])}</a>", piece.get("style", {}))
         case "user":
             return f'<span class="person">@{escape(piece["user_id"].removeprefix("U0").title())}</span>'
         case "date":
@@ -173,17 +173,7 @@ def _styled(text: str, style: dict[str, bool]) -> str:
 
 
 def _text(text: Json) -> str:
-    return _marked(text["text"])
-
-
-def _marked(text: str) -> str:
-    """Text with its coloured signs drawn, which not every machine has letters for."""
-    text = escape(text)
-    for sign, colour in _DOTS.items():
-        text = text.replace(sign, f'<span class="dot" style="background:{colour}"></span>')
-    for sign, drawn in _MARKS.items():
-        text = text.replace(sign, drawn)
-    return text
+    return marked(text["text"])
 
 
 _DRAWN: dict[str, Callable[[Json], str]] = {

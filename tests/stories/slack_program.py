@@ -5,10 +5,6 @@ Slack is the fake workspace over sockets, the model a fake service over HTTP; se
 
 from __future__ import annotations
 
-import asyncio
-import re
-import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,43 +13,9 @@ from typing import Any
 
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.slack import FakeSlack, Message
+from tests.stories.program import PATIENCE, Bot, a_bot
 from tests.stories.slack_room import Room
-from tests.stories.workplace import Workplace, becomes
-
-PATIENCE = 30.0
-"""Seconds that a program may take to start or to end on a busy machine."""
-
-
-class Bot:
-    """One process of `countersign run` and what it logs."""
-
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
-        self._process = process
-        self._log = log
-
-    @property
-    def log(self) -> str:
-        """Everything it has logged so far."""
-        return self._log.read_text(encoding="utf-8")
-
-    async def logs(self, pattern: str) -> re.Match[str]:
-        """Wait until it logs something like that."""
-        await becomes(lambda: re.search(pattern, self.log) is not None, f"a log of {pattern!r}", PATIENCE)
-        found = re.search(pattern, self.log)
-        assert found is not None
-        return found
-
-    async def leaves(self) -> int:
-        """Tell it to leave, as a service manager does; its exit code."""
-        self._process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
-            return await self._process.wait()
-
-    async def dies(self) -> None:
-        """Kill it where it stands."""
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
+from tests.stories.workplace import Workplace
 
 
 @dataclass(kw_only=True)
@@ -66,25 +28,12 @@ class Company(Room):
     async def bot(self, *arguments: str, receiving: bool = True, **environment: str) -> AsyncIterator[Bot]:
         """The program from its start to its end; one that receives is connected by then."""
         before = self.slack.sockets.ever
-        log = self.place.folder / f"run-{len(list(self.place.folder.glob('run-*.log')))}.log"
-        with log.open("wb") as written:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "bot", "run", *arguments),
-                cwd=self.place.folder,
-                env={**self.place.environment, **environment},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=written,
-                stderr=written,
-            )
-        bot = Bot(process, log)
-        try:
+        async with a_bot(self.place, *arguments, **environment) as bot:
             if receiving:
                 await self.slack.sockets.opened(before + 1, seconds=PATIENCE)
             else:
                 await bot.logs("running on model")
             yield bot
-        finally:
-            await bot.dies()
 
     async def draws(self, thread: str, text: str) -> Message:
         """Wait, as long as a busy machine takes, until everybody can read this in a thread."""

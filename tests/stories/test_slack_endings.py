@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
+from tests.fakes.slack import Fails
 from tests.postgres import Server
 from tests.stories.slack_program import Company, a_company
 
@@ -94,6 +95,18 @@ async def test_what_was_acknowledged_is_answered_once_though_the_program_was_kil
         said = company.said(asked.ts)
         assert len(said) == 1, said
         assert said[0].count("You said: are you there?.") == 1
+
+
+async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_and_says_why_and_what_to_do(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, {}) as company, company.bot() as bot:
+        company.slack.fail("auth.test", Fails("account_inactive"), times=1000)
+        company.slack.tell("app_uninstalled", {"type": "app_uninstalled"})
+        assert await bot.ends() != 0
+        (said,) = [line for line in bot.log.splitlines() if "Slack has let the bot out" in line]
+        assert "Fix: install the app again and set the new SLACK_BOT_TOKEN" in said
+        assert "Traceback" not in bot.log
 
 
 async def test_by_http_what_slack_signed_is_answered_and_what_it_did_not_is_not(

@@ -7,6 +7,7 @@ of turns and approvals are letters and digits.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from bot.reception.presses import Approve, AskWhyNot, CardRef, Opinion, Press, Rate, Review, Run, ViewAll
 from bot.rendering.offers import Check, RunAgain, Stop
@@ -15,10 +16,26 @@ PREFIX = "cs"
 LONGEST = 100
 WRITTEN = rf"{PREFIX}:(?P<kind>[a-z]+):(?P<rest>.*)"
 """What every one of our ids looks like, as a pattern."""
+_TICKET = "ticket"
 
 
-def written(press: Press) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Redeem:
+    """Do what a ticket is for (`tickets`): whatever does not fit into a button."""
+
+    ticket: str
+
+    def __str__(self) -> str:
+        return f"{PREFIX}:{_TICKET}:{self.ticket}"
+
+
+def written(press: Press | Redeem) -> str | None:
     """A button's `custom_id`; None where Discord would not take it, or where nothing is written so."""
+    text = str(press) if isinstance(press, Redeem) else _written(press)
+    return text if text is not None and len(text) <= LONGEST else None
+
+
+def _written(press: Press) -> str | None:
     match press:
         case Approve((card,)):
             text = f"approve:{_card(card)}"
@@ -36,19 +53,20 @@ def written(press: Press) -> str | None:
             text = f"stop:{turn_id}"
         case Rate(turn_id, opinion):
             text = f"rate:{turn_id}:{opinion}"
-        case Run(words) if not any(" " in word or not word for word in words):
+        case Run(words) if all(word.split() == [word] for word in words):
             text = f"run:{' '.join(words)}"
         case _:
             return None
-    whole = f"{PREFIX}:{text}"
-    return whole if len(whole) <= LONGEST else None
+    return f"{PREFIX}:{text}"
 
 
-def read(custom_id: str) -> Press | None:
+def read(custom_id: str) -> Press | Redeem | None:
     """What a pressed button means; None if it is none of ours."""
     found = re.fullmatch(WRITTEN, custom_id)
     if found is None:
         return None
+    if found["kind"] == _TICKET:
+        return Redeem(found["rest"])
     try:
         return _press(found["kind"], found["rest"])
     except ValueError:

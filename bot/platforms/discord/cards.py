@@ -1,0 +1,159 @@
+"""Approval cards: what a person reads before signing, and in the same place how it went.
+
+Called by the drawing of a turn. Calls that one reply asked for share a card and are decided one by one. A card shows
+what `rendering.cards` says of a call: exactly what runs, secrets masked. It is laid out (Components V2), which nothing
+that a model or a tool writes can be, and stays within Discord's 40 components and 4,000 characters by counting what it
+leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.domain.approvals import Approval
+from bot.domain.conversations import Author
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.platforms.discord.components import Component, Look, button, container, rows, separator, text
+from bot.platforms.discord.markdown import code_block, inline_code
+from bot.platforms.discord.references import PLATFORM
+from bot.platforms.discord.sizes import DISPLAYED, measure
+from bot.platforms.discord.slots import Slot
+from bot.platforms.discord.wording import fitted
+from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
+from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, changed_since, soonest_end
+from bot.rendering.cards import Card, CardArgument, action, card, headline, signatures
+from bot.rendering.offers import RunAgain
+from bot.rendering.passages import Asking
+from bot.rendering.plain import one_line
+from bot.rendering.secrets import masked
+
+CALLS_A_CARD = 5
+"""Each takes six components while it waits."""
+TITLE, NAME, REASON, OUTCOME, RESULT = 180, 70, 400, 240, 120
+"""Characters, so that CALLS_A_CARD calls fit onto a card and leave room for their arguments."""
+SPARE = 60
+ORANGE, GREEN, RED, GREY = 0xE67E22, 0x2ECC71, 0xE74C3C, 0x95A5A6
+_NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED})
+_WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
+
+
+def card_slots(asking: Asking, view: TurnView, now: float) -> tuple[Slot, ...]:
+    """The cards of calls that were asked for together; more than CALLS_A_CARD get several."""
+    pages = [asking.calls[start : start + CALLS_A_CARD] for start in range(0, len(asking.calls), CALLS_A_CARD)]
+    return tuple(
+        Slot(
+            f"card-{asking.number}" + (f"-{number}" if number else ""),
+            components=(_drawn(calls, asking.reason, view, now),),
+            asks=any(step.status is StepStatus.AWAITING for step in calls),
+        )
+        for number, calls in enumerate(pages)
+    )
+
+
+def facts(made: Card) -> str:
+    """Where a call goes and what it may do."""
+    where = f"**Server** {fitted(made.server, NAME)}   " if made.server else ""
+    return f"{where}**Tool** {fitted(made.tool, NAME)}   **Risk** {RISKS[made.risk]}"
+
+
+def relative(at: float) -> str:
+    """A moment as everybody's own client counts down to it."""
+    return f"<t:{int(at)}:R>"
+
+
+def person(author: Author) -> str:
+    """Somebody by their name, which nobody is notified of: a mention where Discord knows them."""
+    known = author.platform == PLATFORM and author.id.isdecimal()
+    return f"<@{author.id}>" if known else fitted(author.name or author.id, NAME)
+
+
+def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Component:
+    waiting = [step for step in calls if step.status is StepStatus.AWAITING]
+    summary = f"**{calls_summary(len(calls), len(waiting))}**" if len(calls) > 1 else ""
+    about = _about(waiting, reason, now) if waiting else ""
+    made = [(step, shown) for step in calls if (shown := card(step)) is not None]
+    fixed = {step.n: _open(step, shown) if step in waiting else _settled(step, shown, view) for step, shown in made}
+    used = sum(map(measure, (summary, about, *fixed.values())))
+    room = (DISPLAYED - SPARE - used) // max(len(waiting), 1) - SPARE
+    inside: list[Component] = [text(summary)] if summary else []
+    for step, shown in made:
+        if inside:
+            inside.append(separator())
+        told = fixed[step.n]
+        if step in waiting:
+            told = "\n".join(filter(None, (told, _arguments(shown.arguments, room), _changed(step))))
+        single = step in waiting and len(calls) == 1
+        inside += [text(f"{told}\n{about}" if single else told), *_buttons(step, shown, view)]
+    if about and len(calls) > 1:
+        inside += [separator(), text(about)]
+    return container(inside, _colour(calls, waiting))
+
+
+def _colour(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> int:
+    if waiting:
+        return RED if any(step.tool is None or step.tool.destructive for step in waiting) else ORANGE
+    if any(step.status in _WENT_WRONG for step in calls):
+        return RED
+    return GREY if all(step.status in _NOT_RUN for step in calls) else GREEN
+
+
+def _open(step: ToolStep, made: Card) -> str:
+    return f"### {fitted(headline(step, made), TITLE)}\n{facts(made)}"
+
+
+def _changed(step: ToolStep) -> str:
+    changed = changed_since(step.approval) if step.approval else ""
+    return f"-# {fitted(changed, NAME)}" if changed else ""
+
+
+def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
+    """The arguments in a block. What does not fit is counted, and so is what only grows by being harmless."""
+    for narrower in (room, room // 2, room // 4, 0):
+        if narrower >= 0 and (shown := argument_lines(arguments, narrower)):
+            block = code_block(shown)
+            if measure(block) <= room + SPARE:
+                return block
+    return ""
+
+
+def _buttons(step: ToolStep, made: Card, view: TurnView) -> list[Component]:
+    ref = CardRef(made.approval_id, made.revision)
+    if step.status is StepStatus.AWAITING:
+        look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
+        return rows(
+            [
+                button(f"Approve: {one_line(action(step), 40)}", Approve((ref,)), look),
+                button("Deny…", AskWhyNot(ref)),
+                button("View all", ViewAll(ref)),
+            ]
+        )
+    if step.status is StepStatus.EXPIRED and view.turn.status.ended:
+        return rows([button("Ask again", RunAgain(view.turn.id, step.n))])
+    return []
+
+
+def _settled(step: ToolStep, made: Card, view: TurnView) -> str:
+    """What was asked, and below it how it went."""
+    title = fitted(headline(step, made).removesuffix("?"), TITLE)
+    icon = ICONS.get(step.status, "")
+    first = f"{icon} **{title}**" if icon else f"~~{title}~~"
+    decided_at = step.approval.decided_at if step.approval else None
+    at = (f"<t:{int(decided_at)}:t>",) if decided_at else ()
+    rest = (*at, *(fitted(part, RESULT) for part in became(step, view)), inline_code(made.short_id))
+    return " · ".join((f"{first}\n{fitted(made.outcome, OUTCOME)}", *rest))
+
+
+def _about(waiting: Sequence[ToolStep], reason: str, now: float) -> str:
+    """Who asked and why, until when, and under which number."""
+    approvals = [step.approval for step in waiting if step.approval]
+    why = f"*Reason given by the model: “{fitted(masked(reason), REASON)}”*\n" if reason else ""
+    ids = ", ".join(inline_code(one_line(each.id, 200)[:8]) for each in approvals)
+    signing = "".join(f"{fitted(line, OUTCOME)} · " for line in [" · ".join(signatures(approvals))] if line)
+    return f"{why}-# Asked by {person(approvals[0].requested_for)} · {signing}{_expiry(approvals, now)} · {ids}"
+
+
+def _expiry(approvals: Sequence[Approval], now: float) -> str:
+    """When the first of these questions goes away."""
+    end = soonest_end(approvals, now)
+    return "does not expire" if end is None else f"expires {relative(end[0])}"

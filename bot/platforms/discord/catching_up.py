@@ -1,0 +1,136 @@
+"""What was said while nobody listened: read up when a new session begins, and handed in.
+
+A session that is resumed misses nothing; a new one does not bring what was said before it (Discord, "Gateway"). Read
+are the direct conversations and threads in which the bot has a turn, from the last turn on that is older than the
+session, and the threads that it opened at a question that never came to be a turn. Bounded in time, in conversations
+and in messages of each. What was not a conversation of the bot's yet, a mention in a channel, is not found.
+
+Handing in twice does no harm: a message is one turn, however often it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import discord
+from discord.utils import time_snowflake
+
+from bot.domain.conversations import ConversationKey
+from bot.errors import CountersignError
+from bot.platforms.discord.desk import Desk
+from bot.platforms.discord.faults import translated
+from bot.platforms.discord.reception import Reception
+from bot.platforms.discord.references import PLATFORM, conversation, place_of
+from bot.platforms.discord.spots import Spot, spot_of
+
+log = logging.getLogger(__name__)
+
+HOURS = 24.0
+MOST_CONVERSATIONS = 100
+MOST_MESSAGES = 100
+RECENT_TURNS = 10
+CLOCKS_DIFFER = timedelta(seconds=60)
+"""Turns carry the database's time, messages Discord's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A place to read on in, and from which moment on: the lowest id that a message of that moment can have."""
+
+    spot: Spot
+    guild: discord.Guild
+    since: int
+
+
+class CatchingUp:
+    """Reads up."""
+
+    def __init__(self, desk: Desk, reception: Reception) -> None:
+        self._desk = desk
+        self._reception = reception
+
+    async def read(self, client: discord.Client, began_at: float) -> None:
+        """Hand in what was said before a session that began then, in epoch seconds. Raises CountersignError."""
+        began = _moment(began_at)
+        engaged = await self._engaged()
+        for key in engaged:
+            try:
+                left = await self._left(key, client, began)
+                if left is not None:
+                    await self._read_on(key, left)
+            except CountersignError as error:
+                log.warning("what was said in %s meanwhile could not be read: %s", key, error)
+        for thread in await self._unanswered(client, began, frozenset(engaged)):
+            await self._read_beginning(thread)
+
+    async def _engaged(self) -> tuple[ConversationKey, ...]:
+        if self._desk.records.engaged is None:
+            return ()
+        found = await self._desk.records.engaged(f"{PLATFORM}:", HOURS * 3600, MOST_CONVERSATIONS)
+        return tuple(key for key in found if self._desk.people.serves(key.workspace))
+
+    async def _left(self, key: ConversationKey, client: discord.Client, began: datetime) -> _Left | None:
+        """Where to read on in a conversation; None where nothing can have been said."""
+        guild = client.get_guild(int(key.workspace))
+        if guild is None:
+            return None  # the bot has left that server
+        channel = guild.get_channel_or_thread(int(place_of(key)))
+        if key.thread and channel is None:
+            return None  # it is asleep, or gone: writing in a thread wakes it up
+        # A direct conversation is in no server's list of channels.
+        spot = spot_of(channel) or Spot("", key.channel)
+        turns = await self._desk.engine.recent(key, RECENT_TURNS)
+        earliest = began - timedelta(hours=HOURS)
+        # What comes live from now on is a turn already, perhaps, and says nothing about what came before.
+        before = [at for each in turns if (at := _moment(each.turn.created_at)) < began]
+        since = time_snowflake(max(max(before, default=earliest) - CLOCKS_DIFFER, earliest))
+        latest = getattr(channel, "last_message_id", None)
+        return None if latest is not None and latest < since else _Left(spot, guild, since)
+
+    async def _read_on(self, key: ConversationKey, left: _Left) -> None:
+        client = await self._desk.rest.client()
+        place = client.get_partial_messageable(int(place_of(key)))
+        after = discord.Object(left.since)
+        with translated("read what was said meanwhile"):
+            found = [each async for each in place.history(limit=MOST_MESSAGES, after=after, oldest_first=True)]
+        for message in found:
+            await self._reception.take_late(message, left.spot, left.guild)
+
+    async def _unanswered(
+        self, client: discord.Client, began: datetime, engaged: frozenset[ConversationKey]
+    ) -> list[discord.Thread]:
+        """Threads that the bot opened lately and that never had a turn: it was stopped in between."""
+        me, since = (await self._desk.rest.identity()).user, time_snowflake(began - timedelta(hours=HOURS))
+        lately = [
+            thread
+            for guild in client.guilds
+            if self._desk.people.serves(str(guild.id))
+            for thread in guild.threads
+            if str(thread.owner_id) == me and thread.id >= since and _key(thread) not in engaged
+        ]
+        latest = sorted(lately, key=lambda thread: thread.id, reverse=True)[:MOST_CONVERSATIONS]
+        return [thread for thread in latest if not await self._desk.engine.recent(_key(thread), 1)]
+
+    async def _read_beginning(self, thread: discord.Thread) -> None:
+        spot = spot_of(thread.parent)
+        if spot is None:
+            return
+        client = await self._desk.rest.client()
+        try:
+            with translated("read what was said meanwhile"):
+                # A thread that was opened at a message has its id.
+                message = await client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
+        except CountersignError as error:
+            log.info("the beginning of thread %s could not be read: %s", thread.id, error)
+        else:
+            await self._reception.take_late(message, spot, thread.guild)
+
+
+def _key(thread: discord.Thread) -> ConversationKey:
+    return conversation(str(thread.guild.id), str(thread.parent_id), str(thread.id))
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,166 @@
+"""Presses and what is sent in modals: each one is acknowledged at once, and done afterwards.
+
+Who did it comes with the press, with the roles they have at that moment, and whether they may is decided by the engine;
+nothing that a button carries is believed. Whoever may not hears of it alone. A card is redrawn by whoever draws turns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, assert_never
+
+import discord
+
+from bot.domain.approvals import Verdict
+from bot.domain.conversations import ConversationKey, Member
+from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.discord.asides import EPHEMERAL, NOBODY, SUPPRESS_EMBEDS, follow_up, whisper
+from bot.platforms.discord.asking import REASON, Asking, Denial, deny_modal, read_modal
+from bot.platforms.discord.desk import Answering, Desk
+from bot.platforms.discord.faults import translated
+from bot.platforms.discord.forms import filled
+from bot.platforms.discord.gestures import Gestures
+from bot.platforms.discord.presses import Redeem, read
+from bot.platforms.discord.principals import with_names
+from bot.platforms.discord.spots import spot_of
+from bot.platforms.discord.whole_calls import whole_call
+from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Press, Rate, Review, Run, ViewAll
+from bot.reception.refusals import GONE, OUT_OF_DATE
+from bot.reception.taken_up import rate, take_up
+from bot.reception.verdicts import decide, find_call
+from bot.rendering.offers import Check, RunAgain, Stop
+
+log = logging.getLogger(__name__)
+
+Interaction = discord.Interaction[Any]
+
+TROUBLE = "That did not work. Please try again."
+NO_OUTSIDERS = "Only members of this server may see that."
+WORN_OUT = "This button does nothing any more."
+
+
+class Counter:
+    """Takes what people do with buttons and modals. `answering` takes those of commands, `gestures` questions about
+    messages.
+    """
+
+    def __init__(self, desk: Desk, answering: Answering, gestures: Gestures) -> None:
+        self._desk = desk
+        self._engine = desk.engine
+        self._answering = answering
+        self._gestures = gestures
+
+    def pressed(self, interaction: Interaction, custom_id: str) -> None:
+        """A button was pressed."""
+        self._begin(self._press(interaction, read(custom_id)), interaction, "press")
+
+    def sent(self, interaction: Interaction) -> None:
+        """A modal was sent."""
+        data: Mapping[str, Any] = interaction.data or {}
+        custom_id = str(data.get("custom_id") or "")
+        match read_modal(custom_id), read(custom_id):
+            case Denial(card), _:
+                self._begin(self._deny(card, interaction), interaction, "denial")
+            case Asking(about), _:
+                self._begin(self._gestures.asked(about, interaction), interaction, "question")
+            case None, Redeem() as redeem:
+                self._begin(self._answering.pressed(redeem, interaction), interaction, "form")
+            case _:
+                return  # somebody else's
+
+    def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
+        """Do something; whoever wanted it hears if it does not work."""
+        self._desk.errands.start(self._told(errand, interaction), f"discord: {name}")
+
+    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
+        try:
+            await errand
+        except (CountersignError, TimeoutError) as error:
+            log.warning("something that was pressed or sent in Discord did not work: %s", error)
+            await self._whisper(interaction, TROUBLE)
+
+    async def _press(self, interaction: Interaction, press: Press | Redeem | None) -> None:
+        match press:
+            case Run() | Redeem():
+                await self._answering.pressed(press, interaction)
+                return
+            case AskWhyNot(card):
+                with translated("open a form"):
+                    await interaction.response.send_modal(deny_modal(card))
+                return
+        await self._acknowledge(interaction)
+        match press:
+            case Approve(cards):
+                await self._decide(cards, Verdict.APPROVE, interaction)
+            case ViewAll() | Review():
+                await self._show_call(press, interaction)
+            case Rate():
+                await self._rate(press, interaction)
+            case Check() | RunAgain() | Stop():
+                await self._take_up(press, interaction)
+            case AskToConfirm() | None:  # never written into a button of Discord's; of a release that is not this one
+                await self._whisper(interaction, WORN_OUT)
+            case _:
+                assert_never(press)
+
+    async def _deny(self, card: CardRef, interaction: Interaction) -> None:
+        await self._acknowledge(interaction)
+        reason = filled(interaction.data or {}).get(REASON, "").strip()
+        await self._decide((card,), Verdict.DENY, interaction, reason)
+
+    async def _decide(
+        self, cards: tuple[CardRef, ...], verdict: Verdict, interaction: Interaction, reason: str = ""
+    ) -> None:
+        where, member = await self._who(interaction)
+        if told := await decide(self._engine, cards, verdict, member, reason):
+            await self._whisper(interaction, await with_names(self._desk.people, where.workspace, told))
+
+    async def _take_up(self, offer: Check | RunAgain | Stop, interaction: Interaction) -> None:
+        _, member = await self._who(interaction)
+        told = self._desk.manners.refusal(member) or await take_up(self._engine, offer, member.author)
+        if told:
+            await self._whisper(interaction, told)
+
+    async def _rate(self, rated: Rate, interaction: Interaction) -> None:
+        _, member = await self._who(interaction)
+        refusal = self._desk.manners.refusal(member)
+        await self._whisper(interaction, refusal or await rate(self._desk.records, rated, member.author))
+
+    async def _show_call(self, press: ViewAll | Review, interaction: Interaction) -> None:
+        where, member = await self._who(interaction)
+        if member.guest or member.external:
+            await self._whisper(interaction, NO_OUTSIDERS)
+            return
+        match press:
+            case ViewAll(card):
+                step, missing = await find_call(self._engine, self._desk.records, where, card), OUT_OF_DATE
+            case Review(approval_id):
+                step, missing = await self._desk.records.asked(approval_id), GONE
+        if step is None:
+            await self._whisper(interaction, missing)
+            return
+        for shown in whole_call(step):
+            body = {
+                "content": shown.content,
+                "components": list(shown.components),
+                "allowed_mentions": NOBODY,
+                "flags": EPHEMERAL | SUPPRESS_EMBEDS,
+            }
+            await follow_up(self._desk.rest, interaction, body, [shown.file] if shown.file is not None else ())
+
+    async def _acknowledge(self, interaction: Interaction) -> None:
+        """Within three seconds, before anything is asked of anybody."""
+        with translated("acknowledge a press"):
+            await interaction.response.defer()
+
+    async def _who(self, interaction: Interaction) -> tuple[ConversationKey, Member]:
+        """Where somebody pressed, and who they are now. Raises DeliveryFailed."""
+        spot = spot_of(interaction.channel)
+        if spot is None:
+            raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
+        where = await self._desk.where(spot, str(interaction.user.id))
+        return where, await self._desk.member(interaction.user, where.workspace)
+
+    async def _whisper(self, interaction: Interaction, text: str) -> None:
+        await whisper(self._desk.rest, interaction, text)

@@ -1,0 +1,170 @@
+"""Forms of commands as modals, and what was filled in.
+
+Called by whatever opens and takes back forms. A modal has room for five things (Discord, "Component Reference"), as
+many as a form has fields; what a form says beside is shown where there is room, and before it is opened otherwise
+(`has_room`). A secret is never asked for in Discord (platforms.md D): such a field says where else to put it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import discord
+
+from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
+from bot.platforms.discord.wording import escaped
+from bot.rendering.plain import one_line, plain
+
+FIELD = "field."
+TYPED = "typed"
+TITLE, LABEL, DESCRIPTION, TYPED_AT_MOST = 45, 45, 100, 4_000
+RADIOS, OPTIONS, OPTION_TEXT = 10, 25, 100
+YES, NO = "yes", "no"
+NO_SECRETS = "Secrets do not go through Discord: store it with `countersign secrets set`, and give its name here."
+TOO_LONG = "is too long to be changed here, and stays as it is."
+_LABEL_TYPE = discord.ComponentType.label.value
+
+Modal = discord.ui.Modal
+
+
+def form_modal(form: Form, custom_id: str) -> Modal:
+    """A form to fill in. `custom_id` comes back with what is sent."""
+    modal = _modal(form.title, custom_id)
+    for text in _notes(form):
+        if len(modal.children) + len(_asked(form)) < FIELDS_A_STEP:
+            modal.add_item(discord.ui.TextDisplay(text))
+    for field in _asked(form):
+        modal.add_item(_label(field))
+    return modal
+
+
+def has_room(form: Form) -> bool:
+    """Whether all that a form says fits into its modal."""
+    return len(_asked(form)) + len(list(_notes(form))) <= FIELDS_A_STEP
+
+
+def kept(form: Form) -> dict[str, str]:
+    """What goes back with a form without having been asked for: the fields of other steps, and what is too long."""
+    return {**form.carried, **{each.name: each.value for each in form.fields if _is_too_long(each)}}
+
+
+def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
+    """Asks for a text to be typed."""
+    modal = _modal(label, custom_id)
+    typed: discord.ui.TextInput[Any] = discord.ui.TextInput(
+        custom_id=TYPED, required=True, max_length=min(len(text) + 50, TYPED_AT_MOST)
+    )
+    modal.add_item(
+        discord.ui.Label(text="To confirm, type", description=one_line(text, DESCRIPTION) or None, component=typed)
+    )
+    return modal
+
+
+def filled(data: Mapping[str, Any]) -> dict[str, str]:
+    """What was filled in, by field; empty for one that was left out. `data` is that of an interaction."""
+    found = {}
+    for outer in data.get("components") or ():
+        inner = outer.get("component") if isinstance(outer, Mapping) else None
+        if isinstance(inner, Mapping) and inner.get("custom_id"):
+            found[str(inner["custom_id"]).removeprefix(FIELD)] = _value(inner)
+    return found
+
+
+def _modal(title: str, custom_id: str) -> Modal:
+    modal = Modal(title=one_line(title, TITLE) or "Form", custom_id=custom_id)
+    # It listens to nothing: what is sent is read from the interaction, by whoever holds the ticket.
+    modal.stop()
+    return modal
+
+
+def _value(component: Mapping[str, Any]) -> str:
+    match component:
+        case {"values": [first, *_]}:
+            return str(first)
+        case {"value": bool(ticked)}:
+            return YES if ticked else NO
+        case _:
+            return str(component.get("value") or "")
+
+
+def _asked(form: Form) -> list[Field]:
+    return [each for each in form.fields if each.kind is not FieldKind.SECRET and not _is_too_long(each)]
+
+
+def _is_too_long(field: Field) -> bool:
+    return len(field.value) > TYPED_AT_MOST and field.kind is not FieldKind.SECRET
+
+
+def _notes(form: Form) -> Iterator[str]:
+    if form.intro:
+        yield escaped(plain(form.intro).strip())[:TYPED_AT_MOST]
+    for field in form.fields:
+        label = escaped(one_line(field.label, LABEL))
+        if field.kind is FieldKind.SECRET:
+            yield f"{label}: {NO_SECRETS}"
+        elif _is_too_long(field):
+            yield f"{label} {TOO_LONG}"
+
+
+def _label(field: Field) -> discord.ui.Label[Any]:
+    match field.kind:
+        case FieldKind.SWITCH:
+            component: discord.ui.Item[Any] = discord.ui.Checkbox(
+                custom_id=FIELD + field.name, default=field.value == YES
+            )
+        case FieldKind.CHOICE if _offerable(field.choices):
+            component = _choice(field)
+        case _:
+            component = _typed(field)
+    return discord.ui.Label(
+        text=one_line(field.label, LABEL) or field.name[:LABEL], description=_below(field) or None, component=component
+    )
+
+
+def _below(field: Field) -> str:
+    """What stands below a field's label: what is wrong with it, or what belongs there."""
+    if field.error:
+        return one_line(f"⚠ {field.error}", DESCRIPTION)
+    unoffered = field.kind is FieldKind.CHOICE and not _offerable(field.choices)
+    return one_line(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
+
+
+def _typed(field: Field) -> discord.ui.TextInput[Any]:
+    lines = field.kind is FieldKind.LINES or "\n" in field.value
+    return discord.ui.TextInput(
+        custom_id=FIELD + field.name,
+        style=discord.TextStyle.paragraph if lines else discord.TextStyle.short,
+        default=field.value or None,
+        required=field.required,
+        max_length=min(max(field.longest, len(field.value), 1), TYPED_AT_MOST),
+    )
+
+
+def _choice(field: Field) -> discord.ui.Item[Any]:
+    """A few choices side by side, more in a list."""
+    name = FIELD + field.name
+    if 1 < len(field.choices) <= RADIOS:
+        return discord.ui.RadioGroup(
+            custom_id=name,
+            required=field.required,
+            options=[
+                discord.RadioGroupOption(label=each, value=each, default=each == field.value) for each in field.choices
+            ],
+        )
+    return discord.ui.Select(
+        custom_id=name,
+        required=field.required,
+        min_values=1 if field.required else 0,
+        options=[discord.SelectOption(label=each, value=each, default=each == field.value) for each in field.choices],
+    )
+
+
+def _offerable(choices: Iterable[str]) -> bool:
+    """Whether Discord takes these as options: not too many, none too long, empty or twice."""
+    found = list(choices)
+    return (
+        0 < len(found) <= OPTIONS
+        and len(set(found)) == len(found)
+        and all(0 < len(each.strip()) == len(each) <= OPTION_TEXT for each in found)
+    )

@@ -1,0 +1,230 @@
+"""The gateway: a connection over which Discord tells what is said and pressed, supervised for as long as it is wanted.
+
+discord.py reconnects and resumes by itself. What it gives up on is begun anew here, after a pause that grows, with
+another client each time; what will never work is a DeliveryFailed with a fix. Asks for no privileged intent but
+Message Content, and for that only where the application has it switched on: without it mentions, direct messages and
+replies with a ping still come with their content ("You might not need a privileged intent", Discord's docs).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from time import time
+from typing import Any, Protocol
+
+import discord
+import yarl
+from discord.gateway import DiscordWebSocket
+
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.faults import NEW_TOKEN, translated
+from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
+from bot.platforms.discord.rest import Rest
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+STEADY_SECONDS = 60.0
+"""A connection that was good for so long begins a new count of pauses."""
+STARTS_KEPT = 10
+"""Discord takes a thousand sessions a day and then withdraws the token ("Session Start Limit"): so many are left."""
+GOODBYE_SECONDS = 5.0
+KEPT_MESSAGES = 1
+"""discord.py keeps messages to tell how they were edited, which nobody asks."""
+_READS_ALL = 1 << 18 | 1 << 19
+"""Flags of an application that has the Message Content intent ("Application Flags"); the second for small ones."""
+_FOR_GOOD: Mapping[int, tuple[str, str]] = {
+    4004: ("Discord does not know the token.", NEW_TOKEN),
+    4010: ("Discord does not take the number of connections.", ""),
+    4011: ("Discord wants more than one connection for so many servers.", "restart the bot"),
+    4012: ("Discord no longer speaks this version of its protocol.", "update Countersign"),
+    4013: ("Discord does not know what the bot asks to be told.", "update Countersign"),
+}
+
+
+class Ears(Protocol):
+    """Whoever takes what comes in. None of these wait for anything."""
+
+    def connected(self, client: discord.Client, *, reads_all: bool) -> None:
+        """A client is made and about to connect: with the Message Content intent or without."""
+
+    def began(self, client: discord.Client, at: float) -> None:
+        """A new session is ready, which began then, in epoch seconds: what was said before it did not come."""
+
+    async def heard(self, message: discord.Message) -> None:
+        """Somebody said something."""
+
+    async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
+        """Somebody pressed one of our buttons."""
+
+    async def sent(self, interaction: discord.Interaction[Any]) -> None:
+        """Somebody sent a modal."""
+
+
+class Gateway:
+    """Connects and receives. `prepare` adds the commands to each new client before it connects."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        ears: Ears,
+        prepare: Callable[[discord.Client], Awaitable[None]],
+        *,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._rest = rest
+        self._ears = ears
+        self._prepare = prepare
+        self._clock = clock
+        self._refused_content = False
+
+    async def run(self) -> None:
+        """Receive until cancelled. Raises DeliveryFailed for what will never work."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            began = loop.time()
+            try:
+                await self._session()
+            except DeliveryFailed as failure:
+                if failure.permanent:
+                    raise
+                log.warning("Discord's gateway: %s", failure)
+            failures = 0 if loop.time() - began > STEADY_SECONDS else failures + 1
+            await asyncio.sleep(_next_pause(failures))
+
+    async def _session(self) -> None:
+        """One client, from its connection to what it does not get over. Raises DeliveryFailed."""
+        plan = await self._plan()
+        client = _client(self._ears, plan, self._clock)
+        self._ears.connected(client, reads_all=plan.reads_all)
+        try:
+            with translated("sign in"):
+                await client.login(self._rest.token)
+            await self._prepare(client)
+            log.info("connecting to Discord%s", "" if plan.reads_all else ", without the Message Content intent")
+            await self._connected(client)
+        finally:
+            client.leave()
+            try:
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await client.close()
+            except TimeoutError:
+                log.warning("Discord's gateway was left without a goodbye")
+
+    async def _connected(self, client: discord.Client) -> None:
+        try:
+            await client.connect()
+        except discord.PrivilegedIntentsRequired:
+            # Switched off since we asked, or not granted to an application of that size.
+            log.warning(
+                "Discord does not grant the Message Content intent. Fix: switch it on on the Bot page of the"
+                " application; until the next start people must mention the bot."
+            )
+            self._refused_content = True
+        except discord.ConnectionClosed as error:
+            if error.code in _FOR_GOOD:
+                raise DeliveryFailed(*_FOR_GOOD[error.code], permanent=True) from error
+            raise DeliveryFailed(f"The connection was closed ({error.code}).") from error
+        except Exception as error:
+            # discord.py leaves with errors of its own making when it is cut off before its first word.
+            raise DeliveryFailed(f"The connection broke ({type(error).__name__}).") from error
+
+    async def _plan(self) -> _Plan:
+        """What Discord lets this bot do now. Waits while no new session may begin. Raises DeliveryFailed."""
+        while True:
+            answer = await self._rest.call("GET", "/gateway/bot", "ask for the gateway's address")
+            limit = answer.get("session_start_limit") or {}
+            if int(limit.get("remaining", STARTS_KEPT + 1)) > STARTS_KEPT:
+                break
+            seconds = min(max(int(limit.get("reset_after") or 0) / 1000, 1.0), 3600.0)
+            log.error("Discord takes no more new sessions for now; the next look is in %.0f s", seconds)
+            await asyncio.sleep(seconds)
+        app = await self._rest.call("GET", "/applications/@me", "ask what the application may do")
+        reads_all = bool(int(app.get("flags") or 0) & _READS_ALL) and not self._refused_content
+        return _Plan(str(answer["url"]), int(answer.get("shards") or 1), reads_all)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to connect: where, over how many connections, and whether messages come with all of their content."""
+
+    url: str
+    shards: int
+    reads_all: bool
+
+
+class _Hearing(discord.Client):
+    """A client that hands on what it hears for as long as it is wanted."""
+
+    def __init__(self, ears: Ears, clock: Callable[[], float], **options: Any) -> None:
+        super().__init__(**options)
+        self._ears = ears
+        self._clock = clock
+        self._left = False
+        self._began = clock()
+
+    def leave(self) -> None:
+        """From now on nothing is handed on any more."""
+        self._left = True
+
+    def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Tell of an event, unless nobody wants to know any more."""
+        if not self._left:
+            super().dispatch(event, *args, **kwargs)
+
+    async def on_connect(self) -> None:
+        self._began = self._clock()
+
+    async def on_ready(self) -> None:
+        self._ears.began(self, self._began)
+
+    async def on_message(self, message: discord.Message) -> None:
+        await self._ears.heard(message)
+
+    async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
+        # Not by discord.py's items and modals: a button says itself what it does, whichever process drew it, also one
+        # that the message has no more because somebody was faster; what is sent in a modal says what it answers.
+        data: Mapping[str, Any] = interaction.data or {}
+        match interaction.type:
+            case discord.InteractionType.component:
+                await self._ears.pressed(interaction, str(data.get("custom_id") or ""))
+            case discord.InteractionType.modal_submit:
+                await self._ears.sent(interaction)
+            case _:
+                return
+
+    async def on_error(self, event_method: str, /, *_args: Any, **_kwargs: Any) -> None:
+        # discord.py calls this while it handles the error.
+        log.error("an event from Discord could not be taken (%s)", event_method, exc_info=True)  # noqa: LOG014
+
+
+class _Sharded(_Hearing, discord.AutoShardedClient):
+    """The same over several connections, which Discord wants above 2,500 servers. It resumes less than the client of
+    one connection does, which is why that one is used where it can be.
+    """
+
+
+def _client(ears: Ears, plan: _Plan, clock: Callable[[], float]) -> _Hearing:
+    # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
+    DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(plan.url)
+    intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=plan.reads_all)
+    options: dict[str, Any] = {
+        "intents": intents,
+        "allowed_mentions": discord.AllowedMentions.none(),
+        "member_cache_flags": discord.MemberCacheFlags.none(),
+        "chunk_guilds_at_startup": False,
+        "max_messages": KEPT_MESSAGES,
+        "max_ratelimit_timeout": LONGEST_WAIT,
+    }
+    return (_Sharded if plan.shards > 1 else _Hearing)(ears, clock, **options)
+
+
+def _next_pause(failures: int) -> float:
+    """Seconds until the next try, somewhat more or less, so that not all who were cut off come back at once."""
+    longest = min(FIRST_PAUSE * 2.0 ** min(failures, 20), LONGEST_PAUSE)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is secret about it

@@ -1,0 +1,227 @@
+"""Markdown as models write it, in the dialect that Discord's clients read.
+
+Called by whatever draws what a model wrote, or Markdown of our own. Discord knows no tables, no pictures, no quotes in
+quotes and three sizes of headings ("Markdown Text 101"); and it reads small text, hidden text, times and mentions,
+which nobody but this program may write: text is escaped, whatever it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from bot.platforms.discord.wording import JOINER, escaped, unfenced
+from bot.rendering.columns import columns, widest
+from bot.rendering.markdown_tree import (
+    Code,
+    Grid,
+    Heading,
+    Inline,
+    Items,
+    Line,
+    Link,
+    Node,
+    Paragraph,
+    Quote,
+    Rule,
+    Style,
+    Words,
+    line_text,
+    tree,
+)
+
+WIDEST_TABLE = 60
+"""Columns of letters; a telephone shows about forty and breaks the rest, a wider table becomes a list."""
+DEEPEST_INDENT = 12
+_RULE = "──────────"
+_TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+_LANGUAGE = re.compile(r"[A-Za-z0-9_+.#-]{1,30}")
+_EDGES = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+_WEB = ("http://", "https://")
+
+
+def dialect(markdown: str) -> str:
+    """A text for Discord; empty if there is nothing to see."""
+    return _joined(tree(markdown)).strip("\n")
+
+
+def code_block(text: str, language: str = "") -> str:
+    """Text in letters of one width, as it stands."""
+    known = language if _LANGUAGE.fullmatch(language) else ""
+    return f"```{known}\n{unfenced(text) or ' '}\n```"
+
+
+def inline_code(text: str) -> str:
+    """A few words in letters of one width, as they stand."""
+    if not text.strip():
+        return text
+    if "`" not in text:
+        return f"`{text}`"
+    inside = unfenced(text)
+    padded = f" {inside} " if inside.startswith("`") or inside.endswith("`") else inside
+    return f"``{padded}``"
+
+
+def _joined(nodes: Sequence[Node]) -> str:
+    made: list[str] = []
+    last: Node | None = None
+    for node in nodes:
+        block = _block(node)
+        if made:
+            close = isinstance(last, Heading) or (isinstance(last, Paragraph) and isinstance(node, Items))
+            made.append("\n" if close else "\n\n")
+        made.append(block)
+        last = node
+    return "".join(made)
+
+
+def _block(node: Node) -> str:  # noqa: PLR0911 - one case for each kind of block
+    match node:
+        case Paragraph(line):
+            return _line(line)
+        case Heading(level, line) if level <= 3:
+            return f"{'#' * level} {_line(line).replace(chr(10), ' ')}"
+        case Heading(_, line):
+            return f"**{_line(line)}**"
+        case Code(text, language):
+            return code_block(text, language)
+        case Items():
+            return "\n".join(_items(node, 0))
+        case Quote(inner):
+            return "\n".join(f"> {line}" for line in _quoted(inner).split("\n"))
+        case Grid():
+            return _grid(node)
+        case Rule():
+            return _RULE
+
+
+def _quoted(nodes: Sequence[Node]) -> str:
+    """What stands in a quote. One within it is marked as people mark it."""
+    made = []
+    for node in nodes:
+        match node:
+            case Quote(inner):
+                made.append("\n".join(f"\\> {line}" for line in _quoted(inner).split("\n")))
+            case _:
+                made.append(_block(node))
+    return "\n".join(made)
+
+
+def _items(items: Items, indent: int) -> Iterator[str]:
+    """A list, line by line. Code stands at the edge: Discord would show the blanks before it."""
+    for number, nodes in enumerate(items.items):
+        mark = f"{items.start + number}. " if items.start is not None else "- "
+        before, behind = " " * indent, " " * (indent + len(mark))
+        text, rest = _leading(nodes)
+        first, *lines = (_as_task(text) or " ").split("\n")
+        yield f"{before}{mark}{first}"
+        yield from (f"{behind}{line}" for line in lines)
+        for node in rest:
+            match node:
+                case Items():
+                    yield from _items(node, min(indent + len(mark), DEEPEST_INDENT))
+                case Code() | Grid() | Quote():
+                    yield from _block(node).split("\n")
+                case _:
+                    yield from (f"{behind}{line}" for line in _block(node).split("\n"))
+
+
+def _leading(nodes: Sequence[Node]) -> tuple[str, Sequence[Node]]:
+    """The text an item begins with, and what follows it."""
+    match nodes:
+        case [Paragraph(line), *rest]:
+            return _line(line), rest
+        case [Heading(_, line), *rest]:
+            return f"**{_line(line)}**", rest
+        case _:
+            return "", nodes
+
+
+def _as_task(text: str) -> str:
+    """`[ ]` and `[x]` at the beginning of an item as boxes."""
+    bare = text[:8].replace("\\", "")
+    box = _TASKS.get(bare[:4])
+    return f"{box}{text[6:]}" if box else text
+
+
+def _grid(grid: Grid) -> str:
+    rows = [[line_text(cell) for cell in row] for row in grid.rows]
+    table = columns(rows, grid.aligned)
+    if widest(table) <= WIDEST_TABLE:
+        return code_block(table)
+    heads, *body = grid.rows
+    return "\n".join("- " + " · ".join(_cells(heads, row)) for row in body) or _line(heads[0])
+
+
+def _cells(heads: Sequence[Line], row: Sequence[Line]) -> Iterator[str]:
+    for head, cell in zip(heads, row, strict=False):
+        said = _line(cell).replace("\n", " ").strip()
+        name = escaped(" ".join(line_text(head).split()))
+        if said:
+            yield f"{name}: {said}" if name else said
+
+
+def _line(line: Line) -> str:
+    """Running text. Where two marks would meet, they are kept apart."""
+    made: list[str] = []
+    marked = False
+    for each in _same_style(line):
+        said = _inline(each)
+        if not said:
+            continue
+        now = each.style != Style()
+        if made and marked and now and not made[-1][-1:].isspace() and not said[:1].isspace():
+            made.append(JOINER)
+        made.append(said)
+        marked = now
+    return "".join(made)
+
+
+def _same_style(line: Iterable[Inline]) -> Iterator[Inline]:
+    run: Words | None = None
+    for each in line:
+        if isinstance(each, Words) and run is not None and run.style == each.style:
+            run = Words(run.text + each.text, run.style)
+            continue
+        if run is not None:
+            yield run
+        run = each if isinstance(each, Words) else None
+        if isinstance(each, Link):
+            yield each
+    if run is not None:
+        yield run
+
+
+def _inline(each: Inline) -> str:
+    match each:
+        case Words(text, style) if style.code:
+            return _styled(inline_code(text), style)
+        case Words(text, style):
+            return _styled(escaped(text), style)
+        case Link(url, text, style):
+            return _styled(_link(url, text, code=style.code), style)
+
+
+def _link(url: str, label: str, *, code: bool) -> str:
+    """A link. In angle brackets it ends where it ends, and Discord fetches nothing for it."""
+    if not url.lower().startswith(_WEB):
+        address = url.partition(":")[2]
+        return escaped(label if address in label else f"{label} ({address})")
+    target = url.replace("<", "%3C").replace(">", "%3E")
+    if label == url:
+        return f"<{target}>"
+    shown = " ".join(label.split())
+    if not shown:
+        return f"<{target}>"
+    named = inline_code(shown) if code else escaped(shown)
+    # Discord makes no link of a label that holds an address.
+    return f"[{named.replace('://', f':{JOINER}//')}](<{target}>)"
+
+
+def _styled(text: str, style: Style) -> str:
+    """Text between its marks, with the blanks around it outside."""
+    marks = ("**" if style.bold else "") + ("*" if style.italic else "") + ("~~" if style.struck else "")
+    found = _EDGES.fullmatch(text)
+    if not marks or found is None or not found[2]:
+        return text
+    return f"{found[1]}{marks}{found[2]}{marks[::-1]}{found[3]}"

@@ -1,0 +1,50 @@
+"""Discord, put together: what draws in every process, and what receives where it is wanted.
+
+Called by the composition root, which hands in plain values; entered before use and left when nothing draws any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from bot.platforms.discord.desk import DiscordRecords
+from bot.platforms.discord.listener import DiscordListener
+from bot.platforms.discord.people import People
+from bot.platforms.discord.rest import API_URL, Rest
+from bot.platforms.discord.surface import DiscordSurface
+from bot.reception.manners import Manners
+from bot.stores import Leases
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordOffice:
+    """Discord as the bot: `surface` draws; `rest` and `people` tell a check-up whom the token speaks for, and where."""
+
+    rest: Rest
+    people: People
+    surface: DiscordSurface
+
+    def listener(
+        self,
+        *,
+        leases: Leases,
+        holder: str,
+        manners: Manners | None = None,
+        records: DiscordRecords | None = None,
+    ) -> DiscordListener:
+        """What receives, in one process at a time: `leases` says in which, `holder` names this one."""
+        return DiscordListener(self.rest, self.people, leases, holder, manners=manners, records=records)
+
+
+@asynccontextmanager
+async def opened_office(
+    token: str, *, url: str = API_URL, servers: frozenset[str] = frozenset()
+) -> AsyncIterator[DiscordOffice]:
+    """The office of a bot's token. `servers` are the ids of those that are served; none named, all the bot is in. Asks
+    Discord for nothing until it is used.
+    """
+    async with Rest(token, url=url) as rest:
+        people = People(rest, servers)
+        yield DiscordOffice(rest, people, DiscordSurface(rest, people))

@@ -1,0 +1,110 @@
+"""A passage of a turn cut into the messages that show it, in Discord's own Markdown.
+
+Called by the drawing of a turn. What would take more than MOST_PARTS messages becomes the first of them and a file,
+once it is written to its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from bot.platforms.discord.markdown import code_block, dialect, inline_code
+from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.wording import escaped
+from bot.rendering.markdown_parts import Room, parts
+from bot.rendering.passages import Busy, Called, Entry, Failure, Remark, Returned, Said
+from bot.rendering.plain import plain
+from bot.rendering.thread_lines import MARKS, WORKING, busy_text, shown_of_returned, tool_text
+from bot.rendering.tool_lines import ToolLine
+
+ROOM = Room(good=1_450, most=1_840, weigh=measure)
+"""With what is put before and behind it, a message stays within 1,900 characters of the 2,000 that Discord takes."""
+MOST_PARTS = 3
+TOOL_LINES = 10
+"""Tool calls that stand in a row; earlier ones are counted."""
+CONTINUED = "(continued {}/{})"
+GROWING = "(continued {})"
+STILL_WRITING = "Still writing: {:,} characters so far, which become a file"
+IN_A_FILE = "The whole answer is in {}: {:,} characters."
+FILE_NAME = "answer.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one message shows of a passage; `file` is the text of the whole, where that became a file."""
+
+    number: int
+    content: str
+    file: str = ""
+
+
+def parts_of(entries: Sequence[Entry], *, over: bool) -> tuple[Part, ...]:
+    """A passage, message by message; one at least. `over` says that nothing more is added to it."""
+    content = "".join(_drawn(entries)).strip("\n")
+    pages = [page for each in parts(content, ROOM) if (page := each.strip("\n")).strip()]
+    if not pages:
+        return (Part(0, small(busy_text(WORKING))),)
+    if len(pages) <= MOST_PARTS:
+        return tuple(_numbered(pages, over=over))
+    whole = _whole(entries)
+    if not over:
+        shown = [*_numbered(pages[: MOST_PARTS - 1], over=False)]
+        return (*shown, Part(MOST_PARTS - 1, small(busy_text(STILL_WRITING.format(len(whole))))))
+    return Part(0, pages[0]), Part(1, small(IN_A_FILE.format(FILE_NAME, len(whole))), whole)
+
+
+def small(text: str) -> str:
+    """One line of small text, as it stands."""
+    return f"-# {escaped(text)}"
+
+
+def _numbered(pages: Sequence[str], *, over: bool) -> Iterator[Part]:
+    for number, page in enumerate(pages):
+        mark = CONTINUED.format(number + 1, len(pages)) if over else GROWING.format(number + 1)
+        yield Part(number, f"{small(mark)}\n{page}" if number else page)
+
+
+def _drawn(entries: Iterable[Entry]) -> Iterator[str]:
+    last: type[Entry] | None = None
+    for kind, group in groupby(entries, key=type):
+        if last is not None:
+            yield "\n"
+        if kind is Called:
+            yield "\n".join(_called([each.line for each in group if isinstance(each, Called)]))
+        else:
+            yield "\n\n".join(filter(None, map(_entry, group)))
+        last = kind
+
+
+def _called(lines: Sequence[ToolLine]) -> Iterator[str]:
+    """Calls in a row: the latest ones, and how many came before them and how those went."""
+    earlier = lines[:-TOOL_LINES]
+    if earlier:
+        counted = Counter(MARKS[line.mark] for line in earlier)
+        calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
+        yield small(f"{calls}: {'  '.join(f'{count} {mark}' for mark, count in counted.items())}")
+    yield from (small(tool_text(line)) for line in lines[-TOOL_LINES:])
+
+
+def _entry(entry: Entry) -> str:
+    match entry:
+        case Said(text):
+            return dialect(text)
+        case Returned(text):
+            return code_block(shown_of_returned(text))
+        case Remark(text):
+            return small(text)
+        case Busy(text):
+            return small(busy_text(text))
+        case Failure(text, reference):
+            return f"⚠ {escaped(text)}  {inline_code(f'ref {reference}')}"
+        case Called():
+            return ""
+
+
+def _whole(entries: Iterable[Entry]) -> str:
+    """What was said, as it was written."""
+    return "\n\n".join(plain(each.text).strip() for each in entries if isinstance(each, Said | Returned))

@@ -1,0 +1,201 @@
+"""From a message to a turn on disk. Discord delivers each message once: what cannot be kept now is tried again here,
+until it is, or this process no longer receives.
+
+Decides who may talk at all, and in which conversation. A command said to the bot (`@bot mcp list`) goes to whoever
+answers commands, everything else that is meant for the bot to the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+import discord
+
+from bot.domain.conversations import ConversationKey, Member
+from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.discord.asides import say, say_directly
+from bot.platforms.discord.desk import Answering, Command, Desk
+from bot.platforms.discord.hints import Hints
+from bot.platforms.discord.reading_up import ReadingUp
+from bot.platforms.discord.said import Said, read_said
+from bot.platforms.discord.spots import Spot, read_spot, spot_of
+from bot.platforms.discord.thread_openings import open_thread
+from bot.reception.attention import Attention
+from bot.reception.context_lines import described
+from bot.reception.in_turn import InTurn
+from bot.reception.once import Once
+from bot.reception.typed_commands import command_words
+
+log = logging.getLogger(__name__)
+
+NOTHING_SAID = "What can I do for you? Mention me together with your question."
+WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
+FORWARDED = "(forwarded a message)"
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+PATIENCE_SECONDS = 900.0
+"""So long a message is kept in memory that cannot be put on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """A message as it came in, and where, if that is known already. `late` if it was read up afterwards, when nobody
+    waits for an answer any more.
+    """
+
+    said: Said
+    spot: Spot | None
+    guild: discord.Guild | None
+    late: bool = False
+
+
+class Reception:
+    """Takes messages. `answering` answers commands. `reads_all`, which is as the connection is, says that messages come
+    with their content though they do not call the bot.
+    """
+
+    def __init__(self, desk: Desk, answering: Answering) -> None:
+        self._desk = desk
+        self._answering = answering
+        self._attention = Attention(follow_threads=desk.manners.follow_threads)
+        self._reading = ReadingUp(desk.rest, desk.engine)
+        self._hints = Hints(desk.rest)
+        self._in_turn = InTurn()
+        self._done = Once()
+        self._me = ""
+        self.reads_all = False
+
+    async def take(self, message: discord.Message) -> None:
+        """Take a message in as the gateway brings it; nothing comes of one that is not for the bot. Raises
+        DeliveryFailed.
+        """
+        if message.guild is None or self._desk.people.serves(str(message.guild.id)):
+            await self._begin(message, spot_of(message.channel), message.guild)
+
+    async def take_late(self, message: discord.Message, spot: Spot, guild: discord.Guild | None) -> None:
+        """The same for one that was said while nobody listened. Raises DeliveryFailed."""
+        await self._begin(message, spot, guild, late=True)
+
+    async def _begin(
+        self, message: discord.Message, spot: Spot | None, guild: discord.Guild | None, *, late: bool = False
+    ) -> None:
+        self._me = (await self._desk.rest.identity()).user
+        said = read_said(message, self._me, guild)
+        if said is not None and self._done.first(said.id):
+            hearing = Hearing(said, spot, guild, late)
+            if not self._desk.errands.start(self._kept(hearing), f"discord: message {said.id}"):
+                self._done.forget(said.id)
+
+    async def _kept(self, hearing: Hearing) -> None:
+        """See to it that what is for the bot is on disk, however often that has to be tried."""
+        said, pause = hearing.said, FIRST_PAUSE
+        try:
+            async with self._in_turn.at(said.place), asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    try:
+                        await self._hear(hearing)
+                    except CountersignError as error:
+                        if isinstance(error, DeliveryFailed) and error.permanent:
+                            raise
+                        log.warning("a message from Discord could not be taken yet: %s", error)
+                    else:
+                        return
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+        except TimeoutError:
+            log.error("message %s from Discord could not be taken, and is given up until the next session", said.id)
+            self._done.forget(said.id)
+        except BaseException:
+            self._done.forget(said.id)
+            raise
+
+    async def _hear(self, hearing: Hearing) -> None:
+        desk, said = self._desk, hearing.said
+        spot = await self._spot(hearing)
+        if spot is None or not (spot.direct or desk.people.serves(spot.server)):
+            return
+        if not await self._is_meant(said, spot):
+            return
+        member = await desk.speaker(said.source, await desk.home(spot, said.user))
+        if refusal := desk.manners.refusal(member):
+            self._refuse(hearing, spot, refusal)
+            return
+        await self._take(hearing, spot, member)
+
+    async def _take(self, hearing: Hearing, spot: Spot, member: Member) -> None:
+        desk, said = self._desk, hearing.said
+        here = await desk.where(spot, said.user)
+        called = spot.direct or said.calls_bot
+        if called and (words := command_words(said.text, desk.commands, here)):
+            if not hearing.late:  # nothing on disk tells whether it was answered
+                member = await desk.member(said.source, here.workspace)
+                command = Command(words, member, here, said.place, said.id, spot.direct)
+                desk.errands.start(self._answering.said(command), "discord: command")
+            return
+        text = said.text or self._stands_for(said)
+        if not text:
+            self._miss(hearing, called=called)
+            return
+        key = await self._conversation(said, spot, here, text)
+        message = await self._reading.message(said, text, member.author, key, hearing.guild)
+        await desk.engine.receive(message)
+        self._attention.engage(key)
+
+    async def _spot(self, hearing: Hearing) -> Spot | None:
+        if hearing.spot is not None:
+            return hearing.spot
+        # A thread that was asleep until now, or one of a server that the gateway has not described yet.
+        place = hearing.said.place
+        return read_spot(
+            await self._desk.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
+        )
+
+    async def _is_meant(self, said: Said, spot: Spot) -> bool:
+        """Direct messages are, and what calls the bot; in a thread where it has a turn, so is what turns to nobody
+        else.
+        """
+        if spot.direct or said.calls_bot:
+            return True
+        others = said.mentions or (said.answers is not None and said.answers.user not in (said.user, self._me))
+        if others or not spot.thread:
+            return False
+        return await self._attention.follows(await self._desk.where(spot, said.user), self._desk.engine)
+
+    async def _conversation(self, said: Said, spot: Spot, here: ConversationKey, question: str) -> ConversationKey:
+        """Where a question is answered: where it was asked, if that is a thread, a direct conversation, or a reply to
+        what the bot answered in the channel itself; else in a thread of its own, where the bot may open one. Raises
+        DeliveryFailed.
+
+        The thread comes first: before the question is on disk, whoever comes to it again finds the same one.
+        """
+        answers_me = said.answers is not None and said.answers.user == self._me
+        if spot.thread or answers_me or not spot.opens_threads:
+            return here
+        return replace(here, thread=await open_thread(self._desk.rest, spot.channel, said.id, question))
+
+    def _stands_for(self, said: Said) -> str:
+        """What is asked by a message without words."""
+        if said.files:
+            return described(said.files)
+        if said.forwarded:
+            return FORWARDED
+        if said.calls_bot and said.answers is not None and said.answers.user != self._me:
+            return WITHOUT_WORDS
+        return ""
+
+    def _miss(self, hearing: Hearing, *, called: bool) -> None:
+        """There is nothing to answer: say so to whoever called the bot, and once to a thread that it cannot read."""
+        said, rest = hearing.said, self._desk.rest
+        if hearing.late:
+            return
+        if called:
+            self._desk.errands.start(say(rest, said.place, NOTHING_SAID, answering=said.id), "discord: hint")
+        elif not self.reads_all:
+            self._desk.errands.start(self._hints.give(said.place), "discord: hint")
+
+    def _refuse(self, hearing: Hearing, spot: Spot, why: str) -> None:
+        """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
+        said = hearing.said
+        if not hearing.late and (spot.direct or said.calls_bot):
+            self._desk.errands.start(say_directly(self._desk.rest, said.user, why), "discord: refusal")

@@ -1,0 +1,156 @@
+"""Answers to commands as sheets.
+
+Called by whatever answers. The text is Markdown of our own; cells and details came from elsewhere and are drawn as they
+stand. An answer that is larger than a message says by how much, and is a file beside it, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.domain.commands import Action, Document, Form, Page, Reply, Tone
+from bot.platforms.discord.markdown import WIDEST_TABLE, dialect
+from bot.platforms.discord.sheets import Button, Sheet
+from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.wording import escaped, unfenced
+from bot.reception.presses import AskToConfirm, Run
+from bot.rendering.columns import columns, widest
+from bot.rendering.plain import one_line, plain
+
+ROOM = 3_600
+"""What `measure` says of an answer at most; what is left is for the page's number and for what does not fit."""
+NAME_LIMIT, CELL_LIMIT, DETAIL_LIMIT = 60, 300, 900
+DONE = "Done."
+NEEDS_FORM = "This needs a form."
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Lines that belong together; in a code block if they are `fenced`."""
+
+    lines: tuple[str, ...]
+    fenced: bool = False
+
+    @property
+    def text(self) -> str:
+        text = "\n".join(self.lines)
+        return f"```\n{text}\n```" if self.fenced else text
+
+
+def reply_sheet(reply: Reply) -> Sheet:
+    """A reply as a sheet."""
+    pieces = list(_pieces(reply))
+    text, left = _fitting(pieces)
+    if left:
+        text = f"{text}\n-# … {left} more characters: see the file"
+    if reply.page is not None:
+        text = f"{text}\n-# Page {reply.page.number} of {reply.page.of}"
+    buttons = (*map(_button, reply.actions), *(_turning(reply.page) if reply.page else ()))
+    documents = (reply.document,) if reply.document is not None else ()
+    if left or any(len(value) > DETAIL_LIMIT for _, value in reply.details):
+        documents = (Document("answer.txt", whole(reply), "text/plain"), *documents)
+    return Sheet(text, buttons, documents)
+
+
+def form_sheet(form: Form, *, begun: bool = False) -> Sheet:
+    """What stands where a form could not be opened at once: a button that opens it, and what was wrong with what was
+    filled in. `begun` says that a step of it has been filled in already.
+    """
+    wrong = [_fact(each.label, each.error) for each in form.fields if each.error]
+    lines = [escaped(plain(form.intro).strip())] if form.intro else []
+    if wrong:
+        lines += ["⚠ Not yet right:", *wrong]
+    elif begun:
+        lines += [f"**{escaped(one_line(form.title, NAME_LIMIT))}**: there is more to fill in."]
+    else:
+        lines += [NEEDS_FORM]
+        if form.instead:
+            lines += [f"-# or on one line: `{one_line(form.instead, 500)}`"]
+    label = "Correct it" if wrong else "Continue" if begun else "Open the form"
+    text, _ = _fitting([_Piece(tuple(lines))])
+    return Sheet(text, (Button(label, form, Tone.PRIMARY),))
+
+
+def note_sheet(text: str) -> Sheet:
+    """A sheet of one plain sentence."""
+    return Sheet(escaped(one_line(text, ROOM)) or DONE)
+
+
+def whole(reply: Reply) -> str:
+    """All of a reply as plain text, for a file."""
+    parts = [plain(reply.text).strip()]
+    if reply.table is not None and reply.table.rows:
+        parts.append(columns([[plain(cell) for cell in row] for row in (reply.table.headings, *reply.table.rows)]))
+    parts += [f"{plain(name)}: {plain(value)}" for name, value in reply.details]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _pieces(reply: Reply) -> Iterator[_Piece]:
+    text = plain(reply.text).strip()
+    rows = reply.table.rows if reply.table is not None else ()
+    if not (text or rows or reply.details):
+        text = DONE
+    if text:
+        yield _Piece(tuple(dialect(f"⚠ {text}" if reply.failed else text).split("\n")))
+    if reply.table is not None and rows:
+        yield _table(reply.table.headings, rows)
+    if reply.details:
+        yield _Piece(tuple(_fact(name, value) for name, value in reply.details))
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
+    """A table in letters of one width; a list where it is wider than people's screens."""
+    heads, *body = [[one_line(cell, CELL_LIMIT) for cell in row] for row in (headings, *rows)]
+    lines = columns([heads, *body])
+    if widest(lines) <= WIDEST_TABLE:
+        return _Piece(tuple(unfenced(lines).split("\n")), fenced=True)
+    return _Piece(tuple(_row(heads, row) for row in body))
+
+
+def _row(heads: Sequence[str], row: Sequence[str]) -> str:
+    first, *others = row
+    facts = [f"{escaped(head)}: {escaped(cell)}" for head, cell in zip(heads[1:], others, strict=False) if cell]
+    return " · ".join([f"**{escaped(first) or 'none'}**", *facts])
+
+
+def _fact(name: str, value: str) -> str:
+    text = plain(value).strip()
+    more = len(text) - DETAIL_LIMIT
+    text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text or "\N{EN DASH}"
+    # A second line must not look like a fact of ours.
+    value = escaped(text).replace("\n", "\n> ")
+    return f"**{escaped(one_line(name, NAME_LIMIT))}:** {value}"
+
+
+def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
+    """As many lines as there is room for, and how many characters are left."""
+    shown: list[str] = []
+    room, left = ROOM, 0
+    for piece in pieces:
+        taken: list[str] = []
+        for line in piece.lines:
+            if left or measure(line) >= room:
+                left += len(line)
+                continue
+            taken.append(line)
+            room -= measure(line) + 1
+        room -= 10
+        if taken:
+            shown.append(_Piece(tuple(taken), piece.fenced).text)
+    if not shown:
+        beginning = pieces[0].lines[0][: ROOM // 2]
+        return beginning, max(left - len(beginning), 0)
+    return "\n".join(shown), left
+
+
+def _button(action: Action) -> Button:
+    does = AskToConfirm(action.words, action.confirm, action.label) if action.confirm else Run(action.words)
+    return Button(action.label, does, action.tone)
+
+
+def _turning(page: Page) -> Iterator[Button]:
+    if page.number > 1:
+        yield Button("◀ Back", Run((*page.words, "--page", str(page.number - 1))))
+    if page.number < page.of:
+        yield Button("More ▶", Run((*page.words, "--page", str(page.number + 1))))

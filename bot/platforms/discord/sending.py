@@ -1,0 +1,277 @@
+"""Getting one message of a turn into its channel: posted once, edited from then on, posted anew where it cannot be.
+
+Nothing that is sent notifies anybody, and no link in it is unfolded. A post carries a nonce made of the turn and the
+slot: within minutes Discord posts no second message for it ("Create Message", `enforce_nonce`). For the case that more
+time has passed since nobody learned whether a post got through, the channel is searched first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from time import time
+from typing import Any
+
+from bot.domain.turns import Turn
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.components import custom_ids
+from bot.platforms.discord.faults import (
+    ARCHIVED,
+    INVALID_BODY,
+    TOO_OLD_TO_EDIT,
+    UNKNOWN_MESSAGE,
+    DiscordRefusal,
+    DiscordUnreachable,
+)
+from bot.platforms.discord.presses import written
+from bot.platforms.discord.references import MessageRef, place_of
+from bot.platforms.discord.rest import ANSWER_SECONDS, Rest
+from bot.platforms.discord.sizes import NONCE
+from bot.platforms.discord.slots import Slot
+from bot.rendering.offers import Stop
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 2000
+SUPPRESS_EMBEDS, COMPONENTS_V2 = 1 << 2, 1 << 15
+"""Flags of a message."""
+NOBODY: Mapping[str, Any] = {"parse": [], "replied_user": False}
+"""Whom a message notifies: without this, an edit would notify everybody whom its text names."""
+SEARCHED = 100
+SEARCHED_PAGES = 3
+SKEW = 60.0
+"""Seconds by which the clocks of Discord and of the database may differ."""
+OLD_SECONDS = 3600.0
+OLD_PATIENCE = 12.0
+"""Seconds for an edit of a message that is older than that (error 30046)."""
+EPOCH = 1_420_070_400.0
+"""What Discord counts its ids' time from, in epoch seconds."""
+
+
+class Sender:
+    """Posts and edits the messages of turns. Knows what it has sent, to send nothing twice."""
+
+    def __init__(self, rest: Rest, clock: Callable[[], float] = time) -> None:
+        self._rest = rest
+        self._clock = clock
+        self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._unsure: set[tuple[str, str]] = set()
+
+    def unchanged(self, turn: Turn, slot: Slot) -> bool:
+        """Whether this very message stands there already, as far as this process knows."""
+        return self._sent.get((turn.id, slot.name)) == _digest(slot)
+
+    async def post(self, turn: Turn, slot: Slot, *, search: bool = False, taken: Collection[str] = ()) -> MessageRef:
+        """Post a message, or find the one that was posted without anybody learning of it: looked for after a post
+        without an answer, and with `search`. It is none of those that are `taken`, which show other slots. Raises
+        DeliveryFailed.
+        """
+        key = (turn.id, slot.name)
+        if search or key in self._unsure:
+            found = await self._find(turn, slot, taken)
+            self._unsure.discard(key)
+            if found is not None:
+                return await self.edit(turn, slot, found)
+        return await self._post(turn, slot, nonce=_nonce(turn.id, slot.name))
+
+    async def edit(self, turn: Turn, slot: Slot, ref: MessageRef) -> MessageRef:
+        """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
+        try:
+            await self._edited(slot, ref)
+        except DeliveryFailed as failure:
+            gone = isinstance(failure, DiscordRefusal) and failure.code == UNKNOWN_MESSAGE
+            if not gone and not self._too_old(failure, ref):
+                raise
+            log.info("a message of turn %s cannot be edited: posted anew (%s)", turn.id, failure)
+            # Another nonce than the first message's: Discord would answer with that one again.
+            nonce = _nonce(turn.id, slot.name, ref.message)
+            return await self._post(turn, slot, nonce=nonce, answering=None if gone else ref)
+        self._remember(turn, slot)
+        return ref
+
+    async def delete(self, turn: Turn, name: str, ref: MessageRef) -> None:
+        """Take a message away that is not part of the turn any more. Raises DeliveryFailed."""
+        try:
+            await self._patiently("DELETE", ref, "delete a message")
+        except DiscordRefusal as error:
+            if error.code != UNKNOWN_MESSAGE:
+                raise
+        self._sent.pop((turn.id, name), None)
+
+    async def _post(self, turn: Turn, slot: Slot, *, nonce: str, answering: MessageRef | None = None) -> MessageRef:
+        place, sent = place_of(turn.conversation), slot
+        try:
+            try:
+                answer = await self._create(sent, nonce, place, answering)
+            except DiscordRefusal as error:
+                if not _will_do_without_buttons(slot, error):
+                    raise
+                sent = replace(slot, components=())
+                answer = await self._create(sent, nonce, place, answering)
+        except DiscordUnreachable:
+            self._unsure.add((turn.id, slot.name))
+            raise
+        ref = MessageRef(place, str(answer.get("id", "")))
+        if not _shows(answer, sent):
+            # The nonce was known: this is the message as it was posted before.
+            return await self.edit(turn, slot, ref)
+        self._remember(turn, slot)
+        return ref
+
+    async def _create(self, slot: Slot, nonce: str, place: str, answering: MessageRef | None) -> Mapping[str, Any]:
+        body = {**_posted(slot), "nonce": nonce, "enforce_nonce": True}
+        if answering is not None and answering.channel == place:
+            body["message_reference"] = {"message_id": answering.message, "fail_if_not_exists": False}
+        answer = await self._rest.call(
+            "POST",
+            "/channels/{channel_id}/messages",
+            "post a message",
+            body=body,
+            files=[slot.file] if slot.file is not None else [],
+            channel_id=place,
+        )
+        return answer if isinstance(answer, dict) else {}
+
+    async def _edited(self, slot: Slot, ref: MessageRef) -> None:
+        body = _edit(slot)
+        try:
+            await self._patiently("PATCH", ref, "edit a message", body)
+        except DiscordRefusal as error:
+            if not _will_do_without_buttons(slot, error):
+                raise
+            await self._patiently("PATCH", ref, "edit a message", {**body, "components": []})
+
+    async def _patiently(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None = None) -> None:
+        """Change a message; where it stands in a thread that was archived meanwhile, open that again, once."""
+        try:
+            await self._changed(method, ref, what, body)
+        except DiscordRefusal as error:
+            if error.code != ARCHIVED:
+                raise
+            path, opened = "/channels/{channel_id}", {"archived": False}
+            await self._rest.call("PATCH", path, "open a thread again", body=opened, channel_id=ref.channel)
+            await self._changed(method, ref, what, body)
+
+    async def _changed(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None) -> None:
+        await self._rest.call(
+            method,
+            "/channels/{channel_id}/messages/{message_id}",
+            what,
+            body=body,
+            patience=OLD_PATIENCE if self._is_old(ref) else ANSWER_SECONDS,
+            channel_id=ref.channel,
+            message_id=ref.message,
+        )
+
+    def _is_old(self, ref: MessageRef) -> bool:
+        return self._clock() - _made_at(ref.message) > OLD_SECONDS
+
+    def _too_old(self, failure: DeliveryFailed, ref: MessageRef) -> bool:
+        """Whether Discord does not let a message be edited because of its age. It says so by asking for pauses, one
+        after the other, which the library waits out until the patience for it is at its end.
+        """
+        if isinstance(failure, DiscordRefusal):
+            return failure.code == TOO_OLD_TO_EDIT or (failure.status == 429 and self._is_old(ref))
+        return isinstance(failure, DiscordUnreachable) and self._is_old(ref)
+
+    async def _find(self, turn: Turn, slot: Slot, taken: Collection[str]) -> MessageRef | None:
+        """The message of a slot among what the bot has said there since the turn began. None as well where the bot may
+        not read: better twice than not at all.
+        """
+        place, user = place_of(turn.conversation), (await self._rest.identity()).user
+        nonce = _nonce(turn.id, slot.name)
+        after = _first_id(turn.created_at - SKEW)
+        for _ in range(SEARCHED_PAGES):
+            page = await self._page(place, after)
+            for message in page:
+                author, ref = message.get("author"), MessageRef(place, str(message["id"]))
+                own = isinstance(author, dict) and author.get("id") == user and str(ref) not in taken
+                if own and (message.get("nonce") == nonce or _is_it(message, slot, turn)):
+                    return ref
+            if len(page) < SEARCHED:
+                break
+            after = max((str(each["id"]) for each in page), key=int)
+        return None
+
+    async def _page(self, place: str, after: str) -> Sequence[Mapping[str, Any]]:
+        query: dict[str, str | int] = {"limit": SEARCHED, "after": after}
+        try:
+            page = await self._rest.call(
+                "GET", "/channels/{channel_id}/messages", "read what it said", query=query, channel_id=place
+            )
+        except DiscordRefusal as error:
+            if not error.permanent:
+                raise
+            return []
+        return [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
+
+    def _remember(self, turn: Turn, slot: Slot) -> None:
+        key = (turn.id, slot.name)
+        self._sent[key] = _digest(slot)
+        self._sent.move_to_end(key)
+        while len(self._sent) > REMEMBERED:
+            self._sent.popitem(last=False)
+
+
+def _posted(slot: Slot) -> dict[str, Any]:
+    body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(slot.components)}
+    if slot.laid_out:
+        return body | {"flags": COMPONENTS_V2}
+    body |= {"content": slot.content, "flags": SUPPRESS_EMBEDS}
+    if slot.file is not None:
+        body["attachments"] = [{"id": 0, "filename": slot.file.name}]
+    return body
+
+
+def _edit(slot: Slot) -> dict[str, Any]:
+    """What an edit says: files that are there stay, and how a message is laid out cannot change."""
+    body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(slot.components)}
+    return body if slot.laid_out else body | {"content": slot.content, "flags": SUPPRESS_EMBEDS}
+
+
+def _will_do_without_buttons(slot: Slot, error: DiscordRefusal) -> bool:
+    """Whether a message may go out without the layout that Discord refused. A card must not: it would count as posted,
+    and nobody could ever decide.
+    """
+    if error.code != INVALID_BODY or slot.asks or slot.laid_out or not slot.components:
+        return False
+    log.error("Discord did not take the buttons of a message: sent without")
+    return True
+
+
+def _shows(message: Mapping[str, Any], slot: Slot) -> bool:
+    """Whether a message is as it was to be posted."""
+    ids = custom_ids(message.get("components") or ())
+    return str(message.get("content") or "") == slot.content.strip() and ids == custom_ids(slot.components)
+
+
+def _is_it(message: Mapping[str, Any], slot: Slot, turn: Turn) -> bool:
+    """Whether a message of the bot's is this one, by what it shows: the buttons of a card, the words of an answer, or
+    the one button by which no other turn can be stopped.
+    """
+    ids = custom_ids(message.get("components") or ())
+    if slot.laid_out:
+        return bool(ids & custom_ids(slot.components))
+    return (slot.file is None and written(Stop(turn.id)) in ids) or _shows(message, slot)
+
+
+def _nonce(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:NONCE]
+
+
+def _first_id(at: float) -> str:
+    """The smallest id that something can have which was made at that time (epoch seconds)."""
+    return str(int(max(at - EPOCH, 0.0) * 1000) << 22)
+
+
+def _made_at(message: str) -> float:
+    """When a message was posted, in epoch seconds."""
+    return (int(message) >> 22) / 1000 + EPOCH
+
+
+def _digest(slot: Slot) -> str:
+    return hashlib.sha256(json.dumps([slot.content, slot.components], sort_keys=True).encode()).hexdigest()

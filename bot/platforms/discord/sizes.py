@@ -1,0 +1,25 @@
+"""What Discord takes (docs.discord.com and discord.py 2.7).
+
+Called by every drawing of this folder. Numbers of characters and of things, where nothing else is said.
+"""
+
+from __future__ import annotations
+
+CONTENT = 2_000
+DISPLAYED = 4_000
+"""All the text of a message that is laid out."""
+COMPONENTS = 40
+"""In one message that is laid out, those within others counted too."""
+BUTTONS_A_ROW = 5
+ROWS = 5
+"""Rows of buttons below a plain message."""
+BUTTON_LABEL = 80
+CUSTOM_ID = 100
+NONCE = 25
+FILE = 10 * 1024 * 1024
+"""Bytes of one file, where the server has not paid for more."""
+
+
+def measure(text: str) -> int:
+    """How long a text is at most, however Discord counts: characters beyond the first 65,536 count twice."""
+    return len(text) + sum(each > "\uffff" for each in text)

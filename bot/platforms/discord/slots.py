@@ -1,0 +1,38 @@
+"""One message as it should stand in Discord.
+
+Called by drawings, which make them, and by the surface, which sends them. Knows nothing of how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.platforms.discord.components import Component
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that goes along with a message."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One message of a turn. `name` is the same in every drawing of the turn. `content` is Discord's own Markdown, with
+    `components` below it; where it is empty, the components are the message (Components V2). A `file` goes along when
+    the message is posted. Slots come in the order in which their messages stand. Where it `asks`, somebody must be able
+    to press its buttons: without its layout it must not be out at all.
+    """
+
+    name: str
+    content: str = ""
+    components: tuple[Component, ...] = ()
+    file: Upload | None = None
+    asks: bool = False
+
+    @property
+    def laid_out(self) -> bool:
+        """The components are all there is."""
+        return not self.content

@@ -1,0 +1,154 @@
+"""Discord as a Surface: every process with the bot's token can draw any turn from its references alone.
+
+Which messages a turn is and how they look is for the drawings (`turns`, `cards`); here they get out, in order. The
+limits of every route are kept by the library; the pace of one message is ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from time import time
+
+from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.turns import TurnStatus
+from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.asides import say
+from bot.platforms.discord.direct_channels import direct_channel
+from bot.platforms.discord.faults import DiscordRefusal
+from bot.platforms.discord.files import fetched, shared
+from bot.platforms.discord.people import People
+from bot.platforms.discord.references import PLATFORM, MessageRef, place_of
+from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.sending import Sender
+from bot.platforms.discord.slots import Slot
+from bot.platforms.discord.turns import turn_slots
+from bot.rendering.returned_files import PREFIX
+
+log = logging.getLogger(__name__)
+
+PACE = 1.2
+"""Seconds between two drawings of one turn: a channel takes about five posts and edits in five seconds."""
+TYPING_SECONDS = 8.0
+"""Discord shows that somebody types for ten."""
+LOCKED_OUT, LOCKED_OUT_SECONDS = 401, 60.0
+REMOVED = "-"
+"""The reference of a slot that a turn had and has no more."""
+REMEMBERED_TURNS = 2000
+
+
+class DiscordSurface:
+    """Draws turns into their threads and channels."""
+
+    def __init__(self, rest: Rest, people: People, *, clock: Callable[[], float] = time) -> None:
+        self._rest = rest
+        self._people = people
+        self._clock = clock
+        self._sender = Sender(rest, clock)
+        self._started_at = clock()
+        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._typing: OrderedDict[str, float] = OrderedDict()
+
+    @property
+    def reach(self) -> str:
+        """Everything in Discord."""
+        return f"{PLATFORM}:"
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two drawings of one turn."""
+        return PACE
+
+    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        """Draw a turn: post what is missing, edit what has changed, take away what is no longer part of it. Raises
+        DeliveryFailed, which is not permanent where only the token is no good: what waits is drawn with the next one.
+        """
+        try:
+            async with aclosing(self._draw(view, refs)) as out:
+                async for drawn in out:
+                    yield drawn
+        except DiscordRefusal as refusal:
+            if refusal.status != LOCKED_OUT:
+                raise
+            raise DeliveryFailed(refusal.cause, refusal.fix, retry_after=LOCKED_OUT_SECONDS) from refusal
+
+    async def _draw(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        turn = view.turn
+        search = turn.id not in self._known and turn.created_at < self._started_at
+        since = self._since(view)
+        slots = turn_slots(view, since)
+        taken = set(refs.values())
+        for slot in slots:
+            shown = str(await self._shown(view, slot, refs, search=search, taken=taken))
+            taken.add(shown)
+            yield Drawn(slot.name, shown)
+        async for drawn in shared(self._sender, view, refs, search=search, taken=taken):
+            yield drawn
+        for name in refs.keys() - {slot.name for slot in slots}:
+            if not name.startswith(PREFIX) and (ref := MessageRef.parse(refs[name])) is not None:
+                await self._sender.delete(turn, name, ref)
+                yield Drawn(name, REMOVED)
+        self._note(view, since)
+        if turn.status is TurnStatus.RUNNING and not view.streaming and not view.awaiting:
+            await self._type(place_of(turn.conversation))
+
+    async def tell(self, audience: Audience, notice: Notice) -> None:
+        """Say something to somebody, or to everyone in a conversation. Only presses and commands can be answered for
+        one person alone, so whoever is meant is told directly, wherever they stand. Raises DeliveryFailed.
+        """
+        where = ConversationKey.parse(audience.conversation)
+        if where.platform != PLATFORM:
+            raise DeliveryFailed("That conversation is not in Discord.", permanent=True)
+        place = await direct_channel(self._rest, audience.person) if audience.person else place_of(where)
+        await say(self._rest, place, notice.text)
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """Who somebody is, asked for now. Raises DeliveryFailed if Discord does not say."""
+        if author.platform != PLATFORM or where.platform != PLATFORM:
+            return Member(author, external=True)
+        return await self._people.member(author.id, where.workspace)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        """The bytes of a file that somebody attached. Raises NotFound and DeliveryFailed."""
+        return await fetched(self._rest, attachment)
+
+    async def _shown(
+        self, view: TurnView, slot: Slot, refs: Refs, *, search: bool, taken: Collection[str]
+    ) -> MessageRef:
+        ref = MessageRef.parse(refs.get(slot.name, ""))
+        if ref is None:
+            return await self._sender.post(view.turn, slot, search=search, taken=taken)
+        if self._sender.unchanged(view.turn, slot):
+            return ref
+        return await self._sender.edit(view.turn, slot, ref)
+
+    async def _type(self, place: str) -> None:
+        """Show that the bot is at work, while nothing of its answer is there to see."""
+        now = self._clock()
+        if now - self._typing.get(place, float("-inf")) < TYPING_SECONDS:
+            return
+        self._typing[place] = now
+        self._typing.move_to_end(place)
+        while len(self._typing) > REMEMBERED_TURNS:
+            self._typing.popitem(last=False)
+        try:
+            await self._rest.call("POST", "/channels/{channel_id}/typing", "show that it types", channel_id=place)
+        except DeliveryFailed as failure:
+            log.debug("typing was not shown: %s", failure)
+
+    def _since(self, view: TurnView) -> float:
+        """When this state of a turn was drawn first: a card that is not out yet begins to run off then, and must not
+        look different each time it is drawn.
+        """
+        known = self._known.get(view.turn.id)
+        return known[1] if known is not None and known[0] == view.revision else self._clock()
+
+    def _note(self, view: TurnView, since: float) -> None:
+        """Remember what was drawn when."""
+        self._known[view.turn.id] = (view.revision, since)
+        self._known.move_to_end(view.turn.id)
+        while len(self._known) > REMEMBERED_TURNS:
+            self._known.popitem(last=False)

@@ -1,0 +1,70 @@
+"""A turn as messages: one slot for every message, with what it should show now.
+
+Called by the surface whenever it draws, with whole views; the same view makes the same messages. A slot that was drawn
+once and is not among these any more (an answer that became a file, a reply that began again) has to be taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bot.domain.turns import TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.discord.cards import card_slots
+from bot.platforms.discord.components import Component, button, rows
+from bot.platforms.discord.parts import FILE_NAME, Part, parts_of, small
+from bot.platforms.discord.slots import Slot, Upload
+from bot.reception.presses import Opinion, Rate
+from bot.rendering.offers import Stop, offers
+from bot.rendering.passages import Asking, Passage, Said, passages
+from bot.rendering.thread_lines import AI_NOTICE, offer_label, without_repeats
+
+OFFERS = 5
+
+
+def turn_slots(view: TurnView, now: float) -> tuple[Slot, ...]:
+    """Every message of a turn, in order. `now` (epoch seconds) is when cards that are not out yet begin to run off."""
+    sequence = passages(view)
+    last = max(number for number, each in enumerate(sequence) if isinstance(each, Passage))
+    slots: list[Slot] = []
+    for number, each in enumerate(sequence):
+        match each:
+            case Asking():
+                slots += card_slots(each, view, now)
+            case Passage():
+                slots += _passage(each, view, ends=number == last)
+    return tuple(slots)
+
+
+def _passage(passage: Passage, view: TurnView, *, ends: bool) -> Iterator[Slot]:
+    over = view.turn.status.ended or not ends
+    parts = parts_of(tuple(without_repeats(passage.entries, view)), over=over)
+    for part in parts:
+        notice, below = _end(passage, view) if ends and part is parts[-1] else ("", ())
+        content = "\n".join(filter(None, (part.content, notice)))
+        yield Slot(_name(passage, part), content, tuple(below), _file(part))
+
+
+def _name(passage: Passage, part: Part) -> str:
+    return f"answer-{passage.number}" + ("-file" if part.file else f"-{part.number}" if part.number else "")
+
+
+def _file(part: Part) -> Upload | None:
+    return Upload(FILE_NAME, part.file.encode("utf-8", "replace")) if part.file else None
+
+
+def _end(passage: Passage, view: TurnView) -> tuple[str, Sequence[Component]]:
+    """What is said below the last message of a turn, and what can be done about it."""
+    turn = view.turn
+    offered = [button(offer_label(each, view), each) for each in offers(view)[:OFFERS]]
+    if turn.status is TurnStatus.QUEUED:
+        return "", rows([*offered, button("Withdraw", Stop(turn.id))])
+    if not turn.status.ended:
+        return "", rows([button("Stop", Stop(turn.id))])
+    if turn.status is not TurnStatus.DONE or not any(isinstance(each, Said) for each in passage.entries):
+        return "", rows(offered)
+    opinions = [
+        button("", Rate(turn.id, Opinion.GOOD), emoji="👍"),
+        button("", Rate(turn.id, Opinion.BAD), emoji="👎"),
+    ]
+    return small(AI_NOTICE), [*rows(offered), *rows(opinions)]

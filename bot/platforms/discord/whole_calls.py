@@ -1,0 +1,103 @@
+"""A call with every argument in full, for one person who wants to see all of it before signing.
+
+Called by the listener. A few messages, the last of them with the call's buttons while it waits; the arguments as a file
+where they would need more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bot.domain.turns import StepStatus, ToolStep
+from bot.platforms.discord.cards import NAME, facts
+from bot.platforms.discord.components import Component, Look, button, rows
+from bot.platforms.discord.markdown import code_block
+from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.slots import Upload
+from bot.platforms.discord.wording import escaped, fitted
+from bot.reception.presses import Approve, AskWhyNot, CardRef
+from bot.rendering.cards import Card, CardArgument, action, card, headline
+from bot.rendering.plain import one_line
+
+PIECE = 1_600
+"""Of one value in one message, with what keeps it from ending its block."""
+MESSAGE = 1_900
+MOST_MESSAGES = 4
+NO_ARGUMENTS = "This call has no arguments."
+IN_THE_FILE = "All of its arguments are in the file."
+FILE = "arguments.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One message of a call."""
+
+    content: str
+    components: tuple[Component, ...] = ()
+    file: Upload | None = None
+
+
+def whole_call(step: ToolStep) -> tuple[Shown, ...]:
+    """The messages that show a call; none for one that never needed a signature."""
+    made = card(step)
+    if made is None:
+        return ()
+    title = f"**{escaped(headline(step, made))}**\n{facts(made)}"
+    outcome = [escaped(made.outcome)] if made.outcome else []
+    arguments = [piece for each in made.arguments for piece in _pieces(each)]
+    contents = _joined([title, *(arguments or [NO_ARGUMENTS]), *outcome])
+    file: Upload | None = None
+    if len(contents) > MOST_MESSAGES:
+        contents, file = _joined([title, IN_THE_FILE, *outcome]), Upload(FILE, _text(made).encode())
+    *before, last = contents
+    return (*map(Shown, before), Shown(last, tuple(_buttons(step, made)), file))
+
+
+def _buttons(step: ToolStep, made: Card) -> list[Component]:
+    if step.status is not StepStatus.AWAITING:
+        return []
+    ref = CardRef(made.approval_id, made.revision)
+    look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
+    return rows(
+        [button(f"Approve: {one_line(action(step), 40)}", Approve((ref,)), look), button("Deny…", AskWhyNot(ref))]
+    )
+
+
+def _pieces(argument: CardArgument) -> list[str]:
+    """One argument in pieces that fit into a message each; its name stands before every one of them."""
+    blocks = list(_blocks(argument.full))
+    name = fitted(argument.name, NAME)
+    many = len(blocks) > 1
+    return [
+        f"**{name}**{f' ({number} of {len(blocks)})' if many else ''}\n{block}"
+        for number, block in enumerate(blocks, 1)
+    ]
+
+
+def _blocks(value: str) -> Iterator[str]:
+    """A value in as many blocks as it takes; an empty one in one."""
+    start = 0
+    while True:
+        end = min(start + PIECE, len(value))
+        while measure(block := code_block(value[start:end])) > PIECE and end - start > 1:
+            end = start + (end - start) * 2 // 3
+        yield block
+        start = end
+        if start >= len(value):
+            return
+
+
+def _joined(pieces: list[str]) -> list[str]:
+    """As many pieces in one message as fit."""
+    made = [pieces[0]]
+    for piece in pieces[1:]:
+        if measure(made[-1]) + measure(piece) < MESSAGE:
+            made[-1] += f"\n{piece}"
+        else:
+            made.append(piece)
+    return made
+
+
+def _text(made: Card) -> str:
+    return "\n\n".join(f"{each.name}:\n{each.full}" for each in made.arguments) + "\n"

@@ -1,0 +1,66 @@
+"""Text that Discord shows as it stands: nothing in it formats, mentions or names a time, an emoji or a command.
+
+Called by every drawing with text that comes from people, models and tools. The rules are those of Discord's clients
+("Message Formatting"): a backslash undoes a mark, a word joiner, which nobody sees, keeps apart what would be read as
+one token.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from bot.platforms.discord.sizes import measure
+from bot.rendering.links import addresses
+from bot.rendering.plain import one_line
+
+JOINER = "\N{WORD JOINER}"
+
+_MARKS = re.compile(
+    r"""
+      (?P<mark>
+          [\\*`\[\]]                             # bold, italic, code, links
+        | (?<![^\W_])_ | _(?![^\W_])             # italic, underlined: within a word one alone does nothing
+        | ~(?=~) | (?<=~)~ | \|(?=\|) | (?<=\|)\|   # struck, hidden
+      )
+    | (?P<lead>^[ \t]*(?:\d{1,9}(?=\.[ ]))?)      # a heading, small text, an item of a list, a quote
+      (?P<first>\#(?=\#{0,5}[ ]) | -(?=\#|[ ]) | [+.](?=[ ]) | >)
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_NAMES = re.compile(r"<(?=[@#:/a-zA-Z])(?!https?://)|@(?=everyone|here)", re.IGNORECASE)
+
+
+def escaped(text: str) -> str:
+    """Text as it stands. Web addresses in it stay what they are: Discord makes links of them by itself."""
+    found = addresses(text)
+    starts = [start for start, _ in found]
+
+    def in_address(at: int) -> bool:
+        before = bisect_right(starts, at) - 1
+        return before >= 0 and at < found[before][1]
+
+    def mark(match: re.Match[str]) -> str:
+        if in_address(match.start()):
+            return match.group()
+        return f"\\{match['mark']}" if match["mark"] else f"{match['lead']}\\{match['first']}"
+
+    return silenced(_MARKS.sub(mark, text))
+
+
+def fitted(text: str, limit: int) -> str:
+    """Text as it stands, on one line of at most `limit` characters as Discord counts them."""
+    room = limit
+    while measure(made := escaped(one_line(text, room))) > limit:
+        room -= max(measure(made) - limit, 1)
+    return made
+
+
+def silenced(text: str) -> str:
+    """Discord's own Markdown in which nobody and nothing is named: `<@1>` and `@everyone` are no more than words."""
+    return _NAMES.sub(lambda match: match.group() + JOINER, text)
+
+
+def unfenced(text: str) -> str:
+    """Text that may stand in a code block: it cannot end it."""
+    return text.replace("``", f"`{JOINER}`").replace("``", f"`{JOINER}`")

@@ -1,0 +1,178 @@
+"""Draws every kind of message and form of the Discord bot, from what the program sends to the tests' Discord.
+
+    make pictures
+
+The scenes are those of the tests, the client library and the sockets are real. Discord itself is not asked: what stands
+in the pictures is drawn by `discord_html.py` and photographed by Chromium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
+
+from discord_html import answered, modal, page, place, said  # noqa: E402 - found through the line above
+from photographs import photograph  # noqa: E402
+
+from bot.domain.approvals import NotAllowed  # noqa: E402
+from bot.domain.commands import Form, Reply  # noqa: E402
+from bot.domain.conversations import Author  # noqa: E402
+from bot.domain.turns import StepStatus, TurnStatus  # noqa: E402
+from bot.domain.views import TurnView  # noqa: E402
+from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
+from tests.platforms import scenes  # noqa: E402
+from tests.platforms.discord.commanding import commanding  # noqa: E402
+from tests.platforms.discord.workplace import Workplace, a_workplace  # noqa: E402
+
+WIDTH = 700
+ASK = "why did checkout 502 after the deploy?"
+LONG = scenes.a_view(
+    *scenes.READ,
+    scenes.a_reply(
+        4, scenes.ANSWER + "\n\n" + "\n\n".join(f"**{n}.** {scenes.ISSUE['description']}" for n in range(1, 31))
+    ),
+    status=TurnStatus.DONE,
+)
+REFUSAL = "You may not sign this. It needs one of: @ops, Sam."
+
+
+async def main() -> None:
+    """Draw them all and print where they are."""
+    for name, document in (await pictures()).items():
+        path = Path(__file__).with_name(f"discord-{name}.png")
+        photograph(document, path, WIDTH)
+        print(path.relative_to(PROJECT))
+
+
+async def pictures() -> Mapping[str, str]:
+    """Every picture as a document, by its name."""
+    async with a_room() as room:
+        return {
+            "working": page(await room.thread(scenes.WRITING)),
+            "answer": page(await room.thread(scenes.ANSWERED)),
+            "long": page(await room.thread(LONG)),
+            "approval": page(await room.thread(scenes.ASKED)),
+            "approvals": page(await room.cards(scenes.ASKED_THREE)),
+            "outcomes": page(*[await room.cards(view) for view in scenes.SETTLED.values()]),
+            "notices": page(
+                *[await room.messages(view) for view in (scenes.QUEUED, scenes.FAILED, scenes.SETTLED["unknown"])]
+            ),
+            "alone": page(await room.refusal(), await room.everything()),
+            "reasons": page(await room.reason(), await room.question()),
+            "command": page(await command("mcp list", scenes.LISTING), await command("mcp show", scenes.SHOWN)),
+            "form": page(*await form(scenes.ADDING)),
+        }
+
+
+@dataclass
+class Room:
+    """The server of the tests with Priya and Sam in it; every view is a turn of its own, in a thread of its own."""
+
+    workplace: Workplace
+    drawn: int = 0
+
+    async def thread(self, view: TurnView) -> str:
+        """Everything people see of a thread, from the question on."""
+        thread, messages = await self._shown(view)
+        asked = said("Priya", f"<@{self.workplace.discord.bot.id}> {ASK}", self._names)
+        return place(thread.name) + asked + self._all(messages)
+
+    async def messages(self, view: TurnView) -> str:
+        """The bot's messages of a turn."""
+        return self._all((await self._shown(view))[1])
+
+    async def cards(self, view: TurnView) -> str:
+        """The cards of a turn."""
+        _, messages = await self._shown(view)
+        return self._all([each for each in messages if each.is_v2])
+
+    async def refusal(self) -> str:
+        """What somebody reads who may not sign."""
+        self.workplace.door.settlements = [NotAllowed(REFUSAL)]
+        return self._all((await self._pressed("Approve")).messages)
+
+    async def everything(self) -> str:
+        """All of a call, for whoever wants to see it before signing."""
+        return self._all((await self._pressed("View all")).messages)
+
+    async def reason(self) -> str:
+        """The form behind Deny."""
+        await self._pressed("Deny")
+        return modal(self.workplace.discord.modal(self.workplace.priya).drawn)
+
+    async def question(self) -> str:
+        """The form behind Ask about this."""
+        discord, priya = self.workplace.discord, self.workplace.priya
+        about = discord.say(priya, self.workplace.channel, "checkout is slow since 14:05")
+        await discord.shortcut(priya, "Ask about this", about)
+        return modal(discord.modal(priya).drawn)
+
+    async def _pressed(self, label: str) -> Interaction:
+        """Priya presses a button of a card; the answer is there."""
+        discord = self.workplace.discord
+        _, messages = await self._shown(scenes.a_view(scenes.a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING))
+        card = next(each for each in messages if each.is_v2)
+        buttons = [each for each in discord.what_user_sees(self.workplace.priya, card.channel) if each.id == card.id]
+        name = next(each for each in buttons[0].buttons if each.startswith(label))
+        interaction = await discord.press(self.workplace.priya, card, name)
+        await discord.until(lambda: interaction.messages or interaction.modal)
+        return interaction
+
+    async def _shown(self, view: TurnView) -> tuple[Channel, Sequence[Message]]:
+        """Draw a turn in a thread of its own; the thread, and the bot's messages there."""
+        workplace, discord = self.workplace, self.workplace.discord
+        self.drawn += 1
+        question = discord.say(workplace.priya, workplace.channel, ASK)
+        thread = discord.thread(workplace.priya, workplace.channel, ASK, question)
+        asker = Author("discord", workplace.priya.id, "Priya")
+        placed = scenes.at(view, workplace.key(workplace.channel, thread.id), asker)
+        placed = replace(placed, turn=replace(placed.turn, id=f"{self.drawn:02}{placed.turn.id}"))
+        workplace.door.views.append(placed)
+        await workplace.draw(placed)
+        return thread, workplace.posted(thread)
+
+    def _all(self, messages: Sequence[Message]) -> str:
+        return "".join(answered(each.described(), self._names) for each in messages)
+
+    @property
+    def _names(self) -> Mapping[str, str]:
+        return {user.id: user.name for user in self.workplace.discord.world.users.values()}
+
+
+@asynccontextmanager
+async def a_room() -> AsyncIterator[Room]:
+    """A room whose bot is connected and has registered its commands."""
+    async with a_workplace() as workplace:
+        await workplace.discord.until(lambda: workplace.discord.app.commands.get(""))
+        yield Room(workplace)
+
+
+async def command(words: str, reply: Reply) -> str:
+    """What Priya, who administers the server, is answered to a command."""
+    async with commanding([reply]) as office:
+        options = {"server": "jira"} if words == "mcp show" else {}
+        interaction = await office.discord.command(office.priya, words, office.channel, options)
+        await office.discord.until(lambda: interaction.messages)
+        return "".join(answered(each.described(), {}) for each in interaction.messages)
+
+
+async def form(asked: Form) -> tuple[str, str]:
+    """The form that a command opens, and what is answered to one that is not filled in right."""
+    opened = replace(asked, intro="", fields=tuple(replace(each, error="") for each in asked.fields))
+    async with commanding([opened], [replace(asked, intro="")]) as office:
+        await office.discord.command(office.priya, "mcp add", office.channel)
+        drawn = modal(office.discord.modal(office.priya).drawn)
+        sent = await office.discord.submit(office.priya, {"Server address": "http://mcp.example.com"})
+        await office.discord.until(lambda: sent.messages)
+        return drawn, "".join(answered(each.described(), {}) for each in sent.messages)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,17 @@
+"""The guide to Discord asks for the permissions that the program asks for, and says what each is for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bot.platforms.discord.permissions import PERMISSIONS, permission_integer
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "discord.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_permissions_is_the_one_that_the_doctor_goes_by() -> None:
+    (section,) = re.findall(r"^## Permissions\n(.*?)(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| ([A-Z][^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    assert rows == [(each.name, each.without) for each in PERMISSIONS]
+    assert str(permission_integer()) in section

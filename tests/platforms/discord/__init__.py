@@ -1,0 +1,1 @@
+"""Discord: what is drawn there, and what comes in."""

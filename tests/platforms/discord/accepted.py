@@ -1,0 +1,56 @@
+"""Whether Discord takes what was drawn, as far as the fake server knows, and whether it is safe to show."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bot.platforms.discord.sizes import CONTENT, measure
+from bot.platforms.discord.slots import Slot
+from tests.fakes.discord.components import BUTTON, TEXT, checked_components, walk
+from tests.fakes.discord.mentions import CODE
+
+LONGEST = 1_900
+_NAMED = re.compile(r"<(?:@[!&]?|#|id:|/[\w -]+:|a?:\w+:)(\w+)>|@(everyone|here)\b", re.IGNORECASE)
+_SMALL = re.compile(r"^ {0,3}-# ?", re.MULTILINE)
+
+
+def check_slot(slot: Slot, people: frozenset[str] = frozenset()) -> None:
+    """A message that Discord takes and that names nobody but `people`."""
+    attached = {slot.file.name} if slot.file else set()
+    checked_components(list(slot.components), v2=slot.laid_out, attached=attached)
+    assert slot.laid_out or slot.content.strip()
+    assert measure(slot.content) <= min(CONTENT, LONGEST)
+    assert not slot.laid_out or slot.components
+    for text in texts(slot):
+        assert named(text) <= people
+
+
+def texts(slot: Slot) -> list[str]:
+    """All the text of a message."""
+    return [slot.content, *(str(each["content"]) for each in walk(slot.components) if each["type"] == TEXT)]
+
+
+def named(text: str) -> set[str]:
+    """Whom and what a text names, as clients would draw it: not where it is code."""
+    return {id_ or everyone for id_, everyone in _NAMED.findall(CODE.sub("", text))}
+
+
+def small_lines(text: str) -> list[str]:
+    """The lines that are drawn small, outside of code."""
+    return [line for line in CODE.sub("", text).split("\n") if _SMALL.match(line)]
+
+
+def labels(components: Any) -> list[str]:
+    """What stands on the buttons."""
+    return [each.get("label") or each["emoji"]["name"] for each in walk(components) if each["type"] == BUTTON]
+
+
+def pressed(components: Any, label: str) -> str:
+    """What comes back when a button is pressed."""
+    (found,) = [
+        each["custom_id"]
+        for each in walk(components)
+        if each["type"] == BUTTON and label in (each.get("label"), each.get("emoji", {}).get("name"))
+    ]
+    return str(found)

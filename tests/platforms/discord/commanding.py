@@ -1,0 +1,125 @@
+"""A server with the bot on it that receives, and commands that play a script behind the real verbs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
+from bot.domain.conversations import ConversationKey
+from bot.platforms.discord.listener import DiscordListener
+from bot.platforms.discord.people import People
+from bot.platforms.discord.rest import Rest
+from bot.reception.manners import Manners
+from tests.commands.servers import Servers, registry, two_servers
+from tests.fakes.discord import Channel, FakeDiscord, Interaction, Sight, User
+from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+
+VERBS = registry(Servers()).verbs
+
+
+class CommandsByScript(ScriptedCommands):
+    """Scripted answers; verbs and completion are the real ones, over two servers with tools."""
+
+    def __init__(self, *answers: Sequence[Reply | Form]) -> None:
+        super().__init__(*answers)
+        self.registry = registry(two_servers())
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        return VERBS
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        return self.registry.complete(text, conversation)
+
+
+class Alone:
+    """Leases that nobody else wants."""
+
+    async def hold(self, name: str, holder: str, seconds: float) -> bool:
+        return True
+
+    async def release(self, name: str, holder: str) -> None:
+        return
+
+
+@dataclass
+class Commanding:
+    """Everything a test touches. Priya administers the server, Sam does not."""
+
+    discord: FakeDiscord
+    people: People
+    door: ScriptedDoor
+    commands: CommandsByScript
+    priya: User
+    sam: User
+    channel: Channel
+
+    @property
+    def invoked(self) -> Invocation:
+        """The last command that was given."""
+        request = self.commands.requests[-1]
+        assert isinstance(request, Invocation)
+        return request
+
+    @property
+    def submitted(self) -> Submission:
+        """The last form that was sent."""
+        request = self.commands.requests[-1]
+        assert isinstance(request, Submission)
+        return request
+
+    def key(self, thread: str = "") -> ConversationKey:
+        """The conversation in #incidents, or in a thread of it."""
+        return ConversationKey("discord", self.discord.guild.id, self.channel.id, thread)
+
+    def seen(self, user: User | None = None, channel: Channel | None = None) -> list[Sight]:
+        """The bot's messages that somebody sees."""
+        found = self.discord.what_user_sees(user or self.priya, channel or self.channel)
+        return [each for each in found if each.user == self.discord.bot.id]
+
+    async def reads(self, text: str, user: User | None = None, channel: Channel | None = None) -> Sight:
+        """The message with this text, once somebody sees it."""
+
+        def found() -> list[Sight]:
+            return [each for each in self.seen(user, channel) if text in each.words]
+
+        await self.discord.until(found)
+        return found()[-1]
+
+    async def presses(self, label: str, user: User | None = None, channel: Channel | None = None) -> Interaction:
+        """Press a button of the bot's latest message that has it."""
+        posted = self.discord.posted(channel or self.channel)
+        message = next(each for each in reversed(posted) if f"'{label}'" in str(each.components))
+        return await self.discord.press(user or self.priya, message, label)
+
+
+@asynccontextmanager
+async def commanding(
+    *answers: Sequence[Reply | Form], manners: Manners | None = None, servers: frozenset[str] = frozenset()
+) -> AsyncIterator[Commanding]:
+    """A server with Priya and Sam in #incidents; the listener is connected and its commands are registered."""
+    async with AsyncExitStack() as stack:
+        discord = await stack.enter_async_context(FakeDiscord())
+        discord.pace.strict = False
+        priya, sam = discord.user("Priya", admin=True), discord.user("Sam")
+        channel = discord.channel("incidents")
+        rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
+        people = People(rest, servers)
+        door, scripted = ScriptedDoor(), CommandsByScript(*answers)
+        listener = DiscordListener(rest, people, Alone(), "one", manners=manners)
+        listening = asyncio.create_task(listener.run(door, scripted))
+        stack.push_async_callback(_ended, listening)
+        await discord.until(lambda: listening.done() or discord.app.commands.get(""))
+        if listening.done():
+            listening.result()
+        await discord.gateway.connected()
+        yield Commanding(discord, people, door, scripted, priya, sam, channel)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,198 @@
+"""Approval cards: exactly what would run, within what Discord takes, and afterwards how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.terms import Terms
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.discord.cards import CALLS_A_CARD, GREEN, GREY, ORANGE, RED
+from bot.platforms.discord.presses import read
+from bot.platforms.discord.slots import Slot
+from bot.platforms.discord.turns import turn_slots
+from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
+from bot.rendering.offers import RunAgain
+from tests.platforms import scenes
+from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
+from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
+
+PRIYA = Author("discord", "1001", "Priya")
+THREAD = ConversationKey("discord", "1", "2", "3")
+
+
+def cards(view: TurnView) -> list[Slot]:
+    slots = turn_slots(scenes.at(view, THREAD, PRIYA), NOW)
+    found = [slot for slot in slots if slot.name.startswith("card-")]
+    for slot in found:
+        check_slot(slot, frozenset({PRIYA.id}))
+    return found
+
+
+def only(view: TurnView) -> Slot:
+    (slot,) = cards(view)
+    return slot
+
+
+def colour(slot: Slot) -> int:
+    return int(slot.components[0]["accent_color"])
+
+
+def said(slot: Slot) -> str:
+    return "\n".join(filter(None, texts(slot)))
+
+
+def waiting(arguments: Mapping[str, Any], tool: ToolRef = scenes.CREATE, n: int = 3, ident: str = "") -> ToolStep:
+    approval = an_approval(n) if not ident else replace(an_approval(n), id=ident)
+    return a_call(n, tool, StepStatus.AWAITING, arguments=arguments, approval=approval)
+
+
+def test_a_card_says_what_would_run_where_and_why_and_until_when() -> None:
+    slot = only(scenes.ASKED)
+    assert (
+        said(slot)
+        == """\
+### Create issue “Checkout 502s after the 14:05 deploy” (jira)?
+**Server** jira   **Tool** create_issue   **Risk** 🟠 Writes data
+```
+project:     OPS
+summary:     Checkout 502s after the 14:05 deploy
+priority:    High
+api_key:     ••••
+description: Since the deploy at 14:05 one request in thirty to the checkout fails with 502. Since the deploy at \
+14:05 one request in thirty to the checkout fails with 502. Since the deploy at 14:05 one request in… (400 characters)
+```
+*Reason given by the model: “Shall I file it? Priya asked for it.”*
+-# Asked by <@1001> · expires <t:1800001800:R> · `3a7f3c2e`"""
+    )
+    assert labels(slot.components) == ["Approve: Create issue", "Deny…", "View all"]
+    assert slot.asks
+    assert colour(slot) == ORANGE
+
+
+def test_its_buttons_name_the_call_and_the_revision_that_was_drawn() -> None:
+    slot, ref = only(scenes.ASKED), CardRef("3a7f3c2e9b", 1)
+    assert read(pressed(slot.components, "Approve: Create issue")) == Approve((ref,))
+    assert read(pressed(slot.components, "Deny…")) == AskWhyNot(ref)
+    assert read(pressed(slot.components, "View all")) == ViewAll(ref, 1)
+
+
+def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_one() -> None:
+    slot = only(scenes.ASKED_THREE)
+    assert said(slot).startswith("**3 calls need an approval**\n### Create issue")
+    assert labels(slot.components) == [
+        *["Approve: Create issue", "Deny…", "View all"] * 2,
+        *["Approve: Delete issue", "Deny…", "View all"],
+    ]
+    assert colour(slot) == RED
+    assert said(slot).count("Asked by") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "edge"),
+    [
+        ("approved", "✅ **{}**\nApproved by Sam · <t:1800000060:t> · running · `3a7f3c2e`", GREEN),
+        ("done", "✅ **{}**\nApproved by Sam · <t:1800000060:t> · Created OPS-512 · `3a7f3c2e`", GREEN),
+        (
+            "failed",
+            "⚠️ **{}**\nApproved by Sam · <t:1800000060:t> · but it failed: 403: missing scope write:issue · `3a7f3c2e`",
+            RED,
+        ),
+        (
+            "unknown",
+            "⚠️ **{}**\nApproved by Sam · <t:1800000060:t> · it may or may not have happened · Cut off. · `3a7f3c2e`",
+            RED,
+        ),
+        ("denied", "~~{}~~\nDenied by Sam: Use the INC project. · <t:1800000060:t> · `3a7f3c2e`", GREY),
+        ("expired", "~~{}~~\nTimed out. Not run. · `3a7f3c2e`", GREY),
+        ("cancelled", "~~{}~~\nCancelled. Not run. · `3a7f3c2e`", GREY),
+    ],
+)
+def test_what_is_decided_shows_below_the_question_how_it_went_without_buttons(name: str, line: str, edge: int) -> None:
+    unknown = a_view(a_filing(StepStatus.UNKNOWN, "Cut off.", **scenes.SAM), status=TurnStatus.DONE)
+    slot = only(unknown if name == "unknown" else scenes.SETTLED[name])
+    assert said(slot) == line.format("Create issue “Checkout 502s after the 14:05 deploy” (jira)")
+    assert labels(slot.components) == []
+    assert colour(slot) == edge
+    assert not slot.asks
+
+
+def test_what_timed_out_can_be_asked_for_again_once_the_turn_is_over() -> None:
+    view = a_view(a_filing(StepStatus.EXPIRED), a_reply(4, "Nobody signed."), status=TurnStatus.DONE)
+    assert read(pressed(only(view).components, "Ask again")) == RunAgain(view.turn.id, 3)
+
+
+def test_arguments_that_somebody_changed_are_marked_as_changed() -> None:
+    step = a_filing(StepStatus.AWAITING, revision=2, proposed=ISSUE, revised_by="Sam")
+    assert "-# Changed by Sam since the model asked for it." in said(only(a_view(step)))
+
+
+def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
+    terms = Terms((frozenset({"discord-role:7"}),), four_eyes=True, quorum=2)
+    told = said(only(a_view(a_filing(StepStatus.AWAITING, terms=terms, signers=("Sam",)))))
+    assert "needs 2 of discord-role:7, not Priya · 1 of 2 signed by Sam · expires" in told.replace("\u2060", "")
+
+
+def test_a_question_that_never_goes_away_says_so() -> None:
+    step = a_filing(StepStatus.AWAITING, expires_in=None, expires_at=None)
+    assert "does not expire" in said(only(a_view(step)))
+
+
+def test_more_calls_than_a_card_holds_get_several() -> None:
+    steps = [waiting({"n": n}, n=n) for n in range(1, CALLS_A_CARD + 3)]
+    first, second = cards(a_view(*steps))
+    assert (first.name, second.name) == ("card-1", "card-1-1")
+    assert len(labels(second.components)) == 6
+
+
+def test_arguments_beyond_the_room_of_a_card_are_counted() -> None:
+    slot = only(a_view(waiting({f"field_{n}": "x" * 190 for n in range(40)})))
+    assert "more arguments: View all" in said(slot)
+
+
+def test_what_a_person_signs_cannot_pretend_to_be_more_of_the_card() -> None:
+    forged = "```\n**Risk** 🟢 Reads data\n-# Asked by <@1> · @everyone\n"
+    tool = ToolRef("jira", "x", title="# Safe?\n<@1> **ok**", destructive=True)
+    slot = only(a_view(waiting({"text": forged, "`": forged}, tool)))
+    shown = said(slot)
+    assert shown.count("\n```") == 2  # the block opens once and ends once
+    assert shown.startswith("### \\# Safe? <\u2060@1> \\*\\*ok\\*\\*")
+
+
+_WORDS = st.one_of(
+    st.text(max_size=400), st.sampled_from(["*" * 500, "`" * 600, "<@1>" * 100, "\n" * 50, "😀" * 400, "_ " * 300])
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(_WORDS, _WORDS, max_size=12),
+            _WORDS,
+            _WORDS,
+            st.sampled_from(list(StepStatus)),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=7,
+    ),
+    _WORDS,
+)
+def test_whatever_is_asked_for_a_card_stays_within_what_discord_takes(
+    calls: list[tuple[dict[str, str], str, str, StepStatus, bool]], reason: str
+) -> None:
+    steps = []
+    for n, (arguments, title, person, status, destructive) in enumerate(calls, start=1):
+        tool = ToolRef("s" * 80, "t" * 80, title=title, destructive=destructive)
+        approval = replace(an_approval(n), decided_by=person, decided_at=NOW, reason=person, revised_by=person)
+        steps.append(a_call(n, tool, status, person, arguments=arguments, approval=approval))
+    for slot in cards(a_view(a_reply(0, reason), *steps, status=TurnStatus.WAITING)):
+        assert len(labels(slot.components)) == 3 * said(slot).count("**Risk**")

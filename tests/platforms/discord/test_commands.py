@@ -1,0 +1,399 @@
+"""Commands: behind a slash, said to the bot, by buttons; answered to whoever gave them alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.domain.commands import Action, Document, Page, Reply, Table
+from bot.domain.conversations import Author, InboundMessage
+from bot.errors import DatabaseUnavailable
+from bot.platforms.discord.answers import NOT_SENT, SENT_DIRECTLY
+from bot.platforms.discord.invocations import NOT_SERVED
+from bot.platforms.discord.tickets import GONE
+from bot.platforms.discord.tree import CHANGED, TROUBLE
+from bot.reception.manners import NOT_FOR_STRANGERS
+from tests.fakes.discord import Answer, Answers, Fails
+from tests.platforms.discord.commanding import Commanding, commanding
+
+CALLBACK = "POST /interactions/{interaction}/{token}/callback"
+EDIT = "PATCH /webhooks/{application}/{token}/messages/{message}"
+
+
+# Behind a slash
+
+
+async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() -> None:
+    async with commanding([Reply("No servers yet.")]) as place:
+        typed = await place.discord.command(place.priya, "mcp tools", place.channel, {"server": "my server"})
+        assert typed.answered is Answer.MESSAGE
+        answer = await place.reads("No servers yet.")
+        assert answer.ephemeral
+        assert place.seen(place.sam) == []
+        assert (place.invoked.command, place.invoked.words) == ("mcp", ("tools", "my server"))
+        assert place.invoked.conversation == place.key()
+        assert place.invoked.member.author.id == place.priya.id
+        assert place.invoked.member.platform_admin
+        assert not place.discord.calls.refused()
+
+
+async def test_a_command_in_a_thread_is_about_that_thread() -> None:
+    async with commanding([Reply("Here.")]) as place:
+        thread = place.discord.thread(place.priya, place.channel, "checkout")
+        await place.discord.command(place.sam, "conversations show", thread)
+        await place.reads("Here.", place.sam, thread)
+        assert place.invoked.conversation == place.key(thread.id)
+        assert not place.invoked.member.platform_admin
+
+
+async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
+    async with commanding([Reply("Added.")]) as place:
+        given = {"name": "jira", "url": "https://jira.example/mcp", "auth": "header", "header": "A=env:A B=env:B"}
+        await place.discord.command(place.priya, "mcp add", place.channel, {**given, "no-verify": True, "here": False})
+        assert place.invoked.words == (
+            "add",
+            "--url=https://jira.example/mcp",
+            "--auth=header",
+            "--header=A=env:A",
+            "--header=B=env:B",
+            "--no-verify",
+            "jira",
+        )
+
+
+async def test_arguments_in_json_keep_their_quotes() -> None:
+    async with commanding([Reply("Running.")]) as place:
+        given = {"server": "notes", "tool": "add", "arguments": '{"text": "two words"}'}
+        await place.discord.command(place.priya, "mcp run", place.channel, given)
+        assert place.invoked.words == ("run", "notes", "add", '{"text": "two words"}')
+
+
+async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_done() -> None:
+    replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
+    async with commanding(replies) as place:
+        place.commands.begun.clear()
+        typed = await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
+        assert typed.answered is Answer.DEFERRED_MESSAGE
+        assert [each.thinking for each in place.seen()] == [True]
+        assert place.seen(place.sam) == []
+        place.commands.begun.set()
+        answer = await place.reads("All is well.")
+        assert answer.ephemeral
+        assert len(place.seen()) == 1
+        assert 0 < len(place.discord.calls.of(EDIT)) <= 2
+        assert not place.discord.calls.refused()
+
+
+async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message() -> None:
+    async with commanding(
+        [Reply("Checking…"), Reply("All is well.", actions=(Action("Again", ("mcp", "sync")),))]
+    ) as place:
+        place.commands.going_on.clear()
+        await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
+        await place.reads("Checking…")
+        place.discord.clock.advance(901)
+        place.commands.going_on.set()
+        dm = place.discord.dm(place.priya)
+        await place.reads("All is well.", channel=dm)
+        place.commands.answers = [[Reply("Synced.")]]
+        await place.presses("Again", channel=dm)
+        await place.reads("Synced.", channel=dm)
+        assert place.invoked.conversation == place.key()
+        assert place.invoked.member.platform_admin
+
+
+async def test_whoever_takes_no_direct_messages_is_told_without_a_word_of_the_answer() -> None:
+    async with commanding([Reply("Checking…"), Reply("The secret plan.")]) as place:
+        place.commands.going_on.clear()
+        await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
+        await place.reads("Checking…")
+        place.discord.clock.advance(901)
+        place.discord.fail("POST /users/@me/channels", Fails(50007))
+        place.commands.going_on.set()
+        await place.reads(NOT_SENT.split(".")[0], place.sam)
+        assert "secret plan" not in str(place.seen(place.sam))
+
+
+async def test_what_goes_wrong_is_one_clear_line_to_whoever_asked() -> None:
+    async with commanding() as place:
+        place.commands.answers = [[Reply("Running.", message=by_hand(place))]]
+        place.door.troubles.append(DatabaseUnavailable("The database is away.", "wait"))
+        await place.discord.command(place.priya, "mcp sync", place.channel, {"server": "notes"})
+        answer = await place.reads(TROUBLE)
+        assert answer.ephemeral
+
+
+async def test_a_command_of_an_earlier_list_is_answered_with_what_to_do() -> None:
+    async with commanding() as place:
+        listed = next(each for each in place.discord.app.commands[""] if each["name"] == "mcp")
+        next(each for each in listed["options"] if each["name"] == "list")["name"] = "lists"
+        await place.discord.command(place.priya, "mcp lists", place.channel)
+        await place.reads(CHANGED)
+        assert place.commands.requests == []
+
+
+async def test_an_answer_that_somebody_has_put_away_is_not_sent_after_them() -> None:
+    async with commanding([Reply("Checking…"), Reply("All is well.")]) as place:
+        place.commands.going_on.clear()
+        typed = await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
+        await place.reads("Checking…")
+        place.discord.reload(place.priya)
+        place.commands.going_on.set()
+        await place.discord.until(lambda: place.discord.calls.of(EDIT))
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        await place.reads("Done.")
+        assert place.seen(channel=place.discord.dm(place.priya)) == []
+        assert typed.messages == []
+
+
+async def test_an_answer_that_discord_loses_is_tried_again() -> None:
+    async with commanding([Reply("Here.")]) as place:
+        place.discord.fail(CALLBACK, Answers(502))
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        await place.reads("Here.")
+
+
+async def test_people_whom_the_server_has_not_let_in_yet_command_nothing() -> None:
+    async with commanding() as place:
+        novice = place.discord.user("Nora", pending=True)
+        await place.discord.command(novice, "mcp list", place.channel)
+        answer = await place.reads(NOT_FOR_STRANGERS, novice)
+        assert answer.ephemeral
+        assert place.commands.requests == []
+
+
+async def test_a_server_that_is_not_served_is_told_so() -> None:
+    async with commanding(servers=frozenset({"1"})) as place:
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        await place.reads(NOT_SERVED)
+        assert place.commands.requests == []
+
+
+async def test_nothing_of_an_answer_calls_or_draws() -> None:
+    rows = (("notes", "@everyone ```\n# big"), ("web", f"<@{1}> **x**"))
+    reply = Reply(
+        "Two.", Table(("name", "about"), rows), details=(("cause", "@here `x` <@&5>\n**fix:** run it"), ("fix", "wait"))
+    )
+    async with commanding([reply]) as place:
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        answer = await place.reads("Two.")
+        (message,) = place.discord.posted(place.channel)
+        assert place.discord.called(message) == set()
+        assert "\\*\\*fix:\\*\\*" in answer.words
+        assert answer.words.count("**fix:**") == 1
+        assert answer.words.count("```") == 2
+
+
+async def test_a_reply_names_people_and_roles_as_text() -> None:
+    async with commanding() as place:
+        role = place.discord.role("ops*", place.sam)
+        who = f"discord:{place.sam.id}, discord-role:{role.id}"
+        place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
+        await place.discord.command(place.sam, "mcp list", place.channel)
+        answer = await place.reads("can do this", place.sam)
+        assert answer.words.startswith("⚠ Only @Sam, @ops\\* can do this: `--approvers discord:")
+
+
+# Buttons
+
+
+async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:
+    first = Reply("Page one.", actions=(Action("Sync", ("mcp", "sync")),), page=Page(1, 2, ("mcp", "list")))
+    async with commanding([first], [Reply("Page two.")]) as place:
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        await place.reads("Page 1 of 2")
+        pressed = await place.presses("More ▶")
+        assert pressed.answered is Answer.UPDATE
+        await place.reads("Page two.")
+        assert place.invoked.words == ("list", "--page", "2")
+        assert len(place.seen()) == 1
+
+
+async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_there() -> None:
+    first = Reply("Look?", actions=(Action("Verify", ("mcp", "verify", "notes")),))
+    async with commanding([first], [Reply("All is well.")]) as place:
+        await place.discord.command(place.priya, "mcp show", place.channel, {"server": "notes"})
+        await place.reads("Look?")
+        place.commands.begun.clear()
+        pressed = await place.presses("Verify")
+        assert pressed.answered is Answer.DEFERRED_UPDATE
+        assert [(each.words.splitlines()[0], each.thinking) for each in place.seen()] == [("Look?", False)]
+        place.commands.begun.set()
+        await place.reads("All is well.")
+        assert len(place.seen()) == 1
+
+
+async def test_a_refusal_stands_beside_the_answer_and_not_in_its_place() -> None:
+    first = Reply("Look?", actions=(Action("Verify", ("mcp", "verify", "notes")),))
+    async with commanding([first]) as place:
+        await place.discord.command(place.sam, "mcp list", place.channel)
+        await place.reads("Look?", place.sam)
+        place.discord.guild.members[place.sam.id].pending = True
+        await place.presses("Verify", place.sam)
+        await place.reads(NOT_FOR_STRANGERS, place.sam)
+        await place.reads("Look?", place.sam)
+        assert len(place.commands.requests) == 1
+
+
+async def test_two_buttons_that_say_the_same_are_both_there() -> None:
+    twice = Reply("Twice.", actions=(Action("One", ("mcp", "list")), Action("Two", ("mcp", "list"))))
+    async with commanding([twice], [Reply("Here.")]) as place:
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        answer = await place.reads("Twice.")
+        assert answer.buttons == ["One", "Two"]
+        await place.presses("Two")
+        await place.reads("Here.")
+        assert place.invoked.words == ("list",)
+
+
+async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> None:
+    words = ("profile", "bind", "the one with blanks " * 8)
+    async with commanding([Reply("Bind?", actions=(Action("Bind here", words),))], [Reply("It holds.")]) as place:
+        await place.discord.command(place.priya, "profile list", place.channel)
+        await place.reads("Bind?")
+        await place.presses("Bind here")
+        await place.reads("It holds.")
+        assert (place.invoked.command, *place.invoked.words) == words
+
+
+async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
+    words = ("profile", "show", "with blanks")
+    async with commanding([Reply("Look?", actions=(Action("Show", words), Action("List", ("mcp", "list"))))]) as place:
+        await place.discord.command(place.priya, "profile list", place.channel)
+        await place.reads("Look?")
+        (message,) = place.discord.posted(place.channel)
+        for each in message.components[1]["components"]:
+            if each["label"] == "Show":
+                each["custom_id"] = "cs:ticket:" + "x" * 22
+        await place.presses("Show")
+        await place.reads(GONE)
+        assert len(place.commands.requests) == 1
+
+
+async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
+    ask = Reply("Remove jira?", actions=(Action("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
+    async with commanding([ask], [Reply("jira is gone.")]) as place:
+        await place.discord.command(place.priya, "mcp remove", place.channel, {"server": "jira"})
+        await place.reads("Remove jira?")
+        await place.presses("Remove jira")
+        assert "jira" in str(place.discord.modal(place.priya).drawn)
+        await place.discord.submit(place.priya, {"typed": "jira"})
+        await place.reads("jira is gone.")
+        assert place.invoked.words == ("remove", "jira", "--confirm=jira")
+        assert len(place.seen()) == 1
+
+
+# Said to the bot
+
+
+async def test_a_command_said_in_a_channel_is_answered_by_a_direct_message() -> None:
+    async with commanding(
+        [Reply("Two servers.", actions=(Action("Sync", ("mcp", "sync")),))], [Reply("Done so.")]
+    ) as place:
+        asked = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
+        dm = place.discord.dm(place.priya)
+        await place.reads("Two servers.", channel=dm)
+        note = await place.reads(SENT_DIRECTLY, place.sam)
+        assert note.reply_to == asked.id
+        assert "Two servers" not in str(place.seen(place.sam))
+        await place.presses("Sync", channel=dm)
+        await place.reads("Done so.", channel=dm)
+        assert place.invoked.conversation == place.key()
+        assert place.door.received == []
+
+
+async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited() -> None:
+    async with commanding([Reply("Checking…"), Reply("All is well.")]) as place:
+        dm = place.discord.dm(place.priya)
+        place.discord.say(place.priya, dm, "mcp verify notes")
+        await place.reads("All is well.", channel=dm)
+        assert len(place.seen(channel=dm)) == 1
+        assert place.invoked.conversation.workspace == place.discord.guild.id
+
+
+async def test_whoever_takes_no_direct_messages_hears_that_there_is_an_answer() -> None:
+    async with commanding([Reply("The secret plan.")]) as place:
+        place.sam.takes_dms = False
+        asked = place.discord.say(place.sam, place.channel, f"{place.discord.bot.mention} mcp list")
+        note = await place.reads(NOT_SENT.split(".", maxsplit=1)[0], place.priya)
+        assert note.reply_to == asked.id
+        assert "secret plan" not in str(place.seen(place.priya))
+
+
+async def test_a_call_by_hand_said_in_a_thread_runs_there_and_nothing_else_is_said() -> None:
+    async with commanding() as place:
+        thread = place.discord.thread(place.priya, place.channel, "checkout")
+        message = replace(by_hand(place), conversation=place.key(thread.id))
+        place.commands.answers = [[Reply("Running notes.add…", message=message, private=False)]]
+        place.discord.say(place.priya, thread, f"{place.discord.bot.mention} mcp run notes add")
+        await place.discord.until(lambda: place.door.received)
+        assert place.door.received[0].conversation == place.key(thread.id)
+        assert place.seen(channel=thread) == place.seen(channel=place.discord.dm(place.priya)) == []
+
+
+# Along with an answer
+
+
+async def test_a_call_by_hand_in_a_channel_begins_a_thread() -> None:
+    async with commanding() as place:
+        message = by_hand(place)
+        place.commands.answers = [[Reply("Running notes.add…", message=message, private=False)]]
+        await place.discord.command(place.priya, "mcp run", place.channel, {"server": "notes", "tool": "add"})
+        await place.discord.until(lambda: place.door.received)
+        (thread,) = place.discord.threads(place.channel)
+        assert place.door.received[0].conversation == place.key(thread.id)
+        anchor = await place.reads("priya: Run notes.add", place.sam)
+        assert anchor.thread == thread.id
+        await place.reads("Running notes.add…")
+
+
+async def test_a_document_is_handed_over_with_the_answer() -> None:
+    document = Document("servers.json", "{}", "application/json")
+    async with commanding([Reply("Here they are.", document=document)]) as place:
+        await place.discord.command(place.priya, "conversations export", place.channel)
+        await place.reads("Here they are.")
+        await place.discord.until(lambda: any("servers.json" in each.files for each in place.seen()))
+        assert all(each.ephemeral for each in place.seen())
+
+
+async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays() -> None:
+    async with commanding([Reply("Here they are.", document=Document("all.md", "x" * 11_000_000))]) as place:
+        await place.discord.command(place.priya, "conversations export", place.channel)
+        await place.reads("Here they are.")
+        note = await place.reads("The file all.md could not be shared")
+        assert note.ephemeral
+
+
+async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
+    long = Reply("Read:", details=tuple((f"page {number}", "x" * 800) for number in range(12)))
+    async with commanding([long]) as place:
+        await place.discord.command(place.priya, "mcp resource", place.channel, {"server": "notes", "uri": "notes://1"})
+        answer = await place.reads("more characters: see the file")
+        assert len(answer.words) <= 4_000
+        await place.discord.until(lambda: any("answer.txt" in each.files for each in place.seen()))
+
+
+# While options are filled in
+
+
+async def test_servers_and_their_tools_are_offered_while_they_are_typed() -> None:
+    async with commanding() as place:
+        servers = await place.discord.suggest(place.priya, "mcp show", place.channel, "server", "SEARCH")
+        assert [each["value"] for each in servers] == ["web-search"]
+        tools = await place.discord.suggest(
+            place.priya, "mcp policy set", place.channel, "tool", others={"server": "notes"}
+        )
+        assert [each["value"] for each in tools] == ["list", "add", "delete"]
+        nothing = await place.discord.suggest(place.priya, "mcp policy set", place.channel, "tool", "a")
+        assert nothing == []
+        last = await place.discord.suggest(place.priya, "profile set", place.channel, "server", "notes we")
+        assert [each["value"] for each in last] == ["notes web-search"]
+
+
+async def test_strangers_are_offered_nothing() -> None:
+    async with commanding() as place:
+        novice = place.discord.user("Nora", pending=True)
+        assert await place.discord.suggest(novice, "mcp show", place.channel, "server") == []
+
+
+def by_hand(place: Commanding) -> InboundMessage:
+    return InboundMessage(("hand:1",), place.key(), Author("discord", place.priya.id, "priya"), "Run notes.add")

@@ -1,0 +1,254 @@
+"""Forms of commands as modals: opened, filled in, corrected, in steps; secrets are not asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.domain.commands import Field, FieldKind, Form, Reply
+from bot.domain.conversations import ConversationKey
+from bot.platforms.discord.forms import NO_SECRETS, TOO_LONG
+from bot.platforms.discord.tickets import FORM_GONE, MOST, SECONDS, FillIn, Say, Tickets
+from tests.commands.servers import office
+from tests.fakes.discord import Answer, Fails
+from tests.platforms.discord.commanding import Commanding, commanding
+
+ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
+SECOND = Form("mcp add:2", "Add a server · 2 of 2", (Field("secret", "Secret reference"),), carried={"title": "x"})
+CALLBACK = "POST /interactions/{interaction}/{token}/callback"
+HERE = ConversationKey("discord", "1", "2", "")
+
+
+async def opened(place: Commanding) -> dict[str, Any]:
+    """The modal that Priya has open, as it was drawn."""
+    await place.discord.command(place.priya, "mcp add", place.channel)
+    return place.discord.modal(place.priya).drawn
+
+
+async def test_a_form_opens_by_itself_and_comes_back_with_what_was_filled_in() -> None:
+    async with commanding([ADD], [Reply("Added weather.")]) as place:
+        typed = await place.discord.command(place.priya, "mcp add", place.channel)
+        assert typed.answered is Answer.MODAL
+        sent = await place.discord.submit(place.priya, {"Name": "weather", "Address": "https://example.com/mcp"})
+        assert sent.answered is Answer.MESSAGE
+        answer = await place.reads("Added weather.")
+        assert answer.ephemeral
+        assert place.submitted.form == "mcp add:1"
+        assert dict(place.submitted.fields) == {"title": "weather", "where": "https://example.com/mcp"}
+        assert place.submitted.conversation == place.key()
+        assert place.submitted.member.platform_admin
+
+
+async def test_a_form_that_comes_too_late_is_a_button_that_opens_it() -> None:
+    async with commanding([replace(ADD, instead="/mcp add NAME --url URL")], [Reply("Added x.")]) as place:
+        place.commands.begun.clear()
+        typed = await place.discord.command(place.priya, "mcp add", place.channel)
+        assert typed.answered is Answer.DEFERRED_MESSAGE
+        place.commands.begun.set()
+        await place.reads("or on one line: `/mcp add NAME --url URL`")
+        pressed = await place.presses("Open the form")
+        assert pressed.answered is Answer.MODAL
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads("Added x.")
+        assert len(place.seen()) == 1
+
+
+async def test_where_discord_opens_no_form_there_is_the_button_too() -> None:
+    async with commanding([ADD]) as place:
+        place.discord.fail(CALLBACK, Fails(50035))
+        await place.discord.command(place.priya, "mcp add", place.channel)
+        answer = await place.reads("This needs a form.")
+        assert answer.buttons == ["Open the form"]
+
+
+async def test_the_next_step_of_a_form_is_opened_by_a_button_and_takes_the_earlier_one_along() -> None:
+    async with commanding([ADD], [SECOND], [Reply("Added x.")]) as place:
+        await opened(place)
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads("there is more to fill in")
+        await place.presses("Continue")
+        await place.discord.submit(place.priya, {"Secret reference": "env:X"})
+        await place.reads("Added x.")
+        assert dict(place.submitted.fields) == {"title": "x", "secret": "env:X"}
+        assert len(place.seen()) == 1
+
+
+async def test_what_is_wrong_is_said_and_what_was_typed_is_kept() -> None:
+    wrong = replace(ADD, fields=(replace(ADD.fields[0], value="x", error="is **taken** by x"), ADD.fields[1]))
+    async with commanding([ADD], [wrong], [Reply("Added y.")]) as place:
+        await opened(place)
+        await place.discord.submit(place.priya, {"Name": "x"})
+        answer = await place.reads("**Name:** is \\*\\*taken\\*\\* by x")
+        assert answer.ephemeral
+        await place.presses("Correct it")
+        label = place.discord.modal(place.priya).drawn["components"][0]
+        assert label["description"] == "⚠ is **taken** by x"
+        assert label["component"]["value"] == "x"
+        await place.discord.submit(place.priya, {"Name": "y"})
+        await place.reads("Added y.")
+        assert dict(place.submitted.fields) == {"title": "y", "where": ""}
+
+
+async def test_a_closed_form_can_be_opened_again() -> None:
+    async with commanding([ADD], [SECOND]) as place:
+        await opened(place)
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads("there is more")
+        await place.presses("Continue")
+        place.discord.close_modal(place.priya)
+        pressed = await place.presses("Continue")
+        assert pressed.answered is Answer.MODAL
+
+
+async def test_a_form_of_an_earlier_process_is_answered_with_what_to_do() -> None:
+    async with commanding([ADD]) as place:
+        drawn = await opened(place)
+        drawn["custom_id"] = "cs:ticket:" + "x" * 22
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads(FORM_GONE)
+        assert len(place.commands.requests) == 1
+
+
+async def test_a_slow_submission_is_acknowledged_and_answered_afterwards() -> None:
+    async with commanding([ADD], [Reply("Added x.")]) as place:
+        await opened(place)
+        place.commands.begun.clear()
+        sent = await place.discord.submit(place.priya, {"Name": "x"})
+        assert sent.answered is Answer.DEFERRED_MESSAGE
+        place.commands.begun.set()
+        await place.reads("Added x.")
+        assert len(place.seen()) == 1
+
+
+async def test_a_form_said_in_a_message_is_a_button_in_the_direct_conversation() -> None:
+    async with commanding([ADD], [Reply("Added x.")]) as place:
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp add")
+        dm = place.discord.dm(place.priya)
+        await place.reads("This needs a form.", channel=dm)
+        await place.presses("Open the form", channel=dm)
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads("Added x.", channel=dm)
+        assert place.submitted.conversation == place.key()
+        assert place.submitted.member.platform_admin
+
+
+async def test_every_kind_of_field_is_filled_in_as_what_it_is() -> None:
+    few, many = ("a", "b", "c"), tuple(f"choice {number}" for number in range(15))
+    form = Form(
+        "mcp add:1",
+        "Kinds",
+        (
+            Field("lines", "Lines", FieldKind.LINES, value="one\ntwo"),
+            Field("few", "Few", FieldKind.CHOICE, choices=few, value="b"),
+            Field("many", "Many", FieldKind.CHOICE, choices=many),
+            Field("on", "On", FieldKind.SWITCH, value="yes"),
+            Field("off", "Off", FieldKind.SWITCH, value="no"),
+        ),
+    )
+    async with commanding([form], [form], [Reply("Kept.")]) as place:
+        drawn = await opened(place)
+        assert [each["component"]["type"] for each in drawn["components"]] == [4, 21, 3, 23, 23]
+        await place.discord.submit(place.priya, {"Many": ["choice 7"], "Off": True})
+        await place.discord.until(lambda: len(place.commands.requests) == 2)
+        assert dict(place.submitted.fields) == {
+            "lines": "one\ntwo",
+            "few": "b",
+            "many": "choice 7",
+            "on": "yes",
+            "off": "yes",
+        }
+
+
+async def test_choices_that_discord_does_not_take_are_typed() -> None:
+    choices = tuple(f"choice {number}" for number in range(30))
+    form = Form("mcp add:1", "Kinds", (Field("which", "Which", FieldKind.CHOICE, "one of", choices=choices),))
+    async with commanding([form]) as place:
+        (label,) = (await opened(place))["components"]
+        assert label["component"]["type"] == 4
+        assert label["description"].startswith("one of: choice 0, choice 1")
+
+
+async def test_a_secret_is_never_asked_for() -> None:
+    form = replace(ADD, fields=(*ADD.fields, Field("hidden", "Secret", FieldKind.SECRET, value="hush")))
+    async with commanding([form], [Reply("Added.")]) as place:
+        drawn = await opened(place)
+        assert drawn["components"][0] == {"type": 10, "id": 1, "content": f"Secret: {NO_SECRETS}"}
+        assert "hush" not in str(drawn)
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads("Added.")
+        assert "hidden" not in place.submitted.fields
+
+
+async def test_what_is_too_long_for_a_form_is_named_and_stays_as_it_is() -> None:
+    form = replace(ADD, fields=(ADD.fields[0], Field("more", "More", FieldKind.LINES, value="y" * 4_001)))
+    async with commanding([form], [Reply("Kept.")]) as place:
+        drawn = await opened(place)
+        assert drawn["components"][0]["content"] == f"More {TOO_LONG}"
+        await place.discord.submit(place.priya, {"Name": "x"})
+        await place.reads("Kept.")
+        assert place.submitted.fields["more"] == "y" * 4_001
+
+
+async def test_what_a_full_form_says_beside_is_read_before_it_opens() -> None:
+    fields = tuple(Field(f"f{number}", f"Field {number}") for number in range(5))
+    form = Form("mcp edit:1", "Edit", fields, intro="It starts `rm -rf /tmp/x` now.")
+    async with commanding([form]) as place:
+        await place.discord.command(place.priya, "mcp add", place.channel)
+        answer = await place.reads("It starts \\`rm -rf /tmp/x\\` now.")
+        assert answer.buttons == ["Open the form"]
+        await place.presses("Open the form")
+        assert len(place.discord.modal(place.priya).drawn["components"]) == 5
+
+
+@pytest.mark.parametrize("length", [1, 45, 46, 400])
+async def test_titles_labels_and_hints_are_cut_to_what_discord_takes(length: int) -> None:
+    field = Field("x" * 60, "l" * length, hint="h" * length, error="e" * length)
+    async with commanding([Form("mcp add:1", "t" * length, (field,))]) as place:
+        typed = await place.discord.command(place.priya, "mcp add", place.channel)
+        assert typed.answered is Answer.MODAL
+        assert not place.discord.calls.refused()
+
+
+async def test_the_real_form_for_a_new_server_is_filled_in_to_its_end() -> None:
+    held = office()
+    async with commanding() as place:
+        place.commands.registry = held.registry
+        place.commands.handle = held.registry.handle  # type: ignore[method-assign]
+        await place.discord.command(place.priya, "mcp add", place.channel)
+        await place.discord.submit(
+            place.priya,
+            {"Name": "jira", "Address or command line": "https://jira.example/mcp", "Sign-in": "header"},
+        )
+        await place.reads("2 of 2")
+        await place.presses("Continue")
+        await place.discord.submit(place.priya, {"Secret reference": "env:JIRA"})
+        await place.discord.until(lambda: held.store.kept)
+        (kept,) = held.store.kept.values()
+        assert kept.config.name == "jira"
+        assert not place.discord.calls.refused()
+
+
+# Tickets
+
+
+def test_a_ticket_is_good_for_whom_it_was_made_out_to_and_for_a_quarter_of_an_hour() -> None:
+    now = [0.0]
+    tickets = Tickets(lambda: now[0])
+    ticket = tickets.issue(Say(("mcp", "list"), HERE), "7")
+    assert tickets.redeem(ticket, "7") == Say(("mcp", "list"), HERE)
+    assert tickets.redeem(ticket, "8") is None
+    assert tickets.redeem("", "7") is None
+    now[0] = SECONDS
+    assert tickets.redeem(ticket, "7") is None
+
+
+def test_so_many_tickets_are_kept_and_the_oldest_go_first() -> None:
+    tickets = Tickets()
+    first = tickets.issue(FillIn(ADD, HERE), "7")
+    second = tickets.issue(FillIn(SECOND, HERE), "7")
+    for _ in range(MOST - 1):
+        tickets.issue(FillIn(ADD, HERE), "7")
+    assert tickets.redeem(first, "7") is None
+    assert tickets.redeem(second, "7") == FillIn(SECOND, HERE)

@@ -1,0 +1,254 @@
+"""Holding the gateway: one process at a time, minimal intents, what is survived, what is not, and what was missed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.platforms.discord import catching_up, gateway
+from bot.platforms.discord.holding import Holding
+from tests.fakes.discord import Answers, Channel
+from tests.platforms.discord.workplace import SharedLeases, Workplace, a_workplace, ended
+
+GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses of seconds between two tries."""
+    monkeypatch.setattr(gateway, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(gateway, "LONGEST_PAUSE", 0.05)
+
+
+async def asked(place: Workplace, text: str = "why?") -> Channel:
+    """Priya's question in #incidents; its thread."""
+    said = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
+    await place.received(len(place.door.received) + 1)
+    (thread,) = [each for each in place.discord.threads(place.channel) if each.id == said.id]
+    return thread
+
+
+# Intents
+
+
+@pytest.mark.parametrize(("switched_on", "more"), [(True, MESSAGE_CONTENT), (False, 0)])
+async def test_only_what_is_needed_is_asked_for(switched_on: bool, more: int) -> None:
+    async with a_workplace(message_content=switched_on) as place:
+        (session,) = place.discord.gateway.live
+        assert int(session.intents) == GUILDS | GUILD_MESSAGES | DIRECT_MESSAGES | more
+
+
+async def test_an_intent_that_was_switched_off_in_between_is_done_without(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_workplace(listening=False) as place:
+        listed = place.discord.app.described
+
+        def outdated() -> dict[str, object]:
+            return {**listed(), "flags": 1 << 19}
+
+        place.discord.app.message_content = False
+        place.discord.app.described = outdated  # type: ignore[method-assign]
+        async with place.running():
+            assert not int(place.discord.gateway.live[0].intents) & MESSAGE_CONTENT
+            await asked(place)
+        assert "Message Content intent" in caplog.text
+        assert "Fix:" in caplog.text
+
+
+# What is survived, and what is not
+
+
+async def test_a_token_that_discord_does_not_know_ends_the_listener_with_a_fix() -> None:
+    async with a_workplace(listening=False) as place:
+        place.rest.token = "wrong"
+        with pytest.raises(DeliveryFailed) as told:
+            await place.listener().run(place.door, place.commands)
+        assert told.value.permanent
+        assert "DISCORD_TOKEN" in told.value.fix
+
+
+async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway() -> None:
+    async with a_workplace() as place:
+        assert place.listening is not None
+        await place.discord.gateway.close(4004)
+        await asyncio.wait({place.listening}, timeout=5)
+        failure = place.listening.exception()
+        assert isinstance(failure, DeliveryFailed)
+        assert failure.permanent
+        assert "DISCORD_TOKEN" in failure.fix
+        assert place.leases.held == {}
+
+
+async def test_a_connection_that_breaks_is_resumed_and_nothing_is_lost() -> None:
+    async with a_workplace() as place:
+        await asked(place)
+        await place.discord.gateway.drop()
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} and since when?")
+        await place.received(2)
+        assert place.texts == ["why?", "and since when?"]
+        assert place.discord.gateway.identified == 1
+
+
+async def test_discord_may_ask_for_another_connection() -> None:
+    async with a_workplace() as place:
+        place.discord.gateway.ask_to_reconnect()
+        await place.discord.gateway.reopened(2)
+        await asked(place)
+        assert place.discord.gateway.identified == 1
+
+
+async def test_discord_that_is_down_is_waited_for() -> None:
+    async with a_workplace() as place:
+        await place.discord.go_down()
+        await place.discord.come_back()
+        await place.discord.gateway.connected()
+        await asked(place)
+        assert place.listening is not None
+        assert not place.listening.done()
+
+
+async def test_an_outage_at_the_start_is_waited_out() -> None:
+    async with a_workplace(listening=False) as place:
+        place.discord.fail("GET /gateway/bot", Answers(503), times=6)
+        async with place.running():
+            await asked(place)
+
+
+async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_withdrawn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_workplace(listening=False) as place:
+        place.discord.limits.identifies_a_day = gateway.STARTS_KEPT
+        listening = asyncio.create_task(place.listener().run(place.door, place.commands))
+        await place.discord.until(lambda: "takes no more new sessions" in caplog.text)
+        await ended(listening)
+        assert place.discord.gateway.opened == 0
+
+
+# One process at a time
+
+
+async def test_one_process_receives_and_another_takes_over_when_it_stops() -> None:
+    async with a_workplace() as place:
+        standing_by = asyncio.create_task(place.listener("two").run(place.door, place.commands))
+        try:
+            asked_before = place.leases.asked
+            await place.discord.until(lambda: place.leases.asked > asked_before + 3)
+            assert place.discord.gateway.identified == 1
+            await place.stop()
+            await place.discord.gateway.connected()
+            assert [holder for holder, _ in place.leases.held.values()] == ["two"]
+            await asked(place)
+        finally:
+            await ended(standing_by)
+
+
+async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> None:
+    async with a_workplace() as place:
+        (name,) = place.leases.held
+        place.leases.held[name] = ("another", asyncio.get_running_loop().time() + 3600)
+        await place.discord.gateway.disconnected()
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        place.leases.held.clear()
+        await place.discord.gateway.connected()
+        await asked(place, "and now?")
+        assert place.texts == ["and now?"]
+
+
+async def test_a_database_that_is_away_for_a_moment_does_not_close_the_gateway() -> None:
+    async with a_workplace() as place:
+        place.leases.broken = [DatabaseUnavailable("The database is away.")]
+        await place.discord.until(lambda: not place.leases.broken)
+        asked_before = place.leases.asked
+        await place.discord.until(lambda: place.leases.asked > asked_before + 1)
+        assert place.discord.gateway.opened == 1
+
+
+async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() -> None:
+    leases, loop = SharedLeases(), asyncio.get_running_loop()
+    lasted: list[float] = []
+
+    async def work() -> None:
+        began = loop.time()
+        leases.broken = [DatabaseUnavailable("The database is away.")] * 1000
+        try:
+            await asyncio.Event().wait()
+        finally:
+            lasted.append(loop.time() - began)
+
+    task = asyncio.create_task(Holding(leases, "gateway", "one", seconds=0.3).while_held(work))
+    async with asyncio.timeout(5):
+        while not lasted:
+            await asyncio.sleep(0.01)
+    await ended(task)
+    assert lasted[0] < 0.3
+
+
+# What was missed
+
+
+async def test_what_was_said_while_nobody_listened_is_read_up() -> None:
+    async with a_workplace() as place:
+        discord, dm = place.discord, place.discord.dm(place.priya)
+        thread = await asked(place)
+        discord.say(place.priya, dm, "hello")
+        await place.received(2)
+        await place.stop()
+        discord.say(place.priya, thread, "and since when?")
+        discord.say(discord.user("Sam"), thread, f"{place.priya.mention} you know that")
+        discord.say(place.priya, dm, "still there?")
+        discord.say(place.priya, dm, "mcp list")
+        place.engaged += [each.conversation for each in place.door.received]
+        async with place.running():
+            await place.received(4)
+            await place.quiet(thread)
+            assert sorted(place.texts[2:]) == ["and since when?", "still there?"]
+            where = {each.text: each.conversation for each in place.door.received}
+            assert where["and since when?"] == where["why?"] == place.key(place.channel, thread.id)
+            assert where["still there?"] == where["hello"]
+            assert place.commands.requests == []
+
+
+async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        thread = await asked(place)
+        place.engaged.append(place.key(place.channel, thread.id))
+        (first,) = discord.gateway.live
+        discord.gateway.refuses = True
+        await discord.gateway.drop()
+        discord.say(place.priya, thread, "and since when?")
+        discord.gateway.forget_sessions()
+        discord.gateway.refuses = False
+        await place.received(2)
+        assert place.texts == ["why?", "and since when?"]
+        assert first not in discord.gateway.live
+
+
+async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it() -> None:
+    async with a_workplace() as place:
+        place.door.opened.clear()
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        await place.discord.until(lambda: place.door.arrived)
+        await place.stop()
+        place.door.opened.set()
+        assert place.texts == []
+        async with place.running("two"):
+            await place.received(1)
+            (thread,) = place.discord.threads(place.channel)
+            assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+
+
+async def test_what_is_older_than_a_day_is_left_alone() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        thread = await asked(place)
+        await place.stop()
+        discord.say(place.priya, thread, "and since when?")
+        discord.clock.advance(timedelta(hours=catching_up.HOURS + 1).total_seconds())
+        place.engaged.append(place.key(place.channel, thread.id))
+        async with place.running():
+            await place.quiet(thread)
+            assert place.texts == ["why?"]

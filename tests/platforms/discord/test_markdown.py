@@ -1,0 +1,82 @@
+"""What models write, in Discord's own Markdown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from bot.platforms.discord.markdown import code_block, dialect, inline_code
+from bot.platforms.discord.wording import JOINER
+from tests.platforms.discord.accepted import named, small_lines
+from tests.rendering.markdown_texts import ANY
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("# One\n## Two\n#### Four\ntext", "# One\n## Two\n**Four**\ntext"),
+        ("**b** *i* ~~s~~ `c` ***bi***", "**b** *i* ~~s~~ `c` ***bi***"),
+        ("__not underlined__", "**not underlined**"),
+        ("**a***b*", f"**a**{JOINER}*b*"),
+        ("a\n\nb", "a\n\nb"),
+        ("Look:\n- one\n- two\n  1. three", "Look:\n- one\n- two\n  1. three"),
+        ("- [ ] open\n- [x] done", "- ☐ open\n- ☑ done"),
+        ("3. three\n4. four", "3. three\n4. four"),
+        ("> a\n> > b", "> a\n> \\> b"),
+        ("a\n\n---\n\nb", "a\n\n──────────\n\nb"),
+        ("~~~js\nlet a;\n~~~", "```js\nlet a;\n```"),
+        ("    code", "```\ncode\n```"),
+        ("1. a\n   ```\n   x\n   ```\n2. b", "1. a\n```\nx\n```\n2. b"),
+        ("[a](https://x.example/(1))", "[a](<https://x.example/(1)>)"),
+        ("<https://x.example> https://y.example.", "<https://x.example> <https://y.example>."),
+        ("![a cat](https://x.example/c.png)", "[a cat](<https://x.example/c.png>)"),
+        ("[ana](mailto:ana@x.example)", "ana (ana@x.example)"),
+        ("[x](javascript:alert)", r"\[x\](javascript:alert)"),
+        ("", ""),
+    ],
+)
+def test_everything_discord_knows_is_drawn_and_the_rest_is_told(written: str, shown: str) -> None:
+    assert dialect(written) == shown
+
+
+def test_a_link_that_names_another_place_says_where_it_leads() -> None:
+    shown = dialect("[https://bank.example](https://evil.example)")
+    assert shown == f"[https:{JOINER}//bank.example](<https://evil.example>) (https://evil.example)"
+
+
+def test_a_small_table_keeps_its_columns() -> None:
+    assert dialect("| pool | after |\n|---|---|\n| a | **20** |") == "```\npool  after\n────  ─────\na     20\n```"
+
+
+def test_numbers_in_a_table_stand_where_the_model_has_aligned_them() -> None:
+    drawn = dialect("| pool | size | state |\n|---|--:|:-:|\n| payments | 20 | ok |\n| web | 1000 | low |")
+    assert [line.rstrip() for line in drawn.split("\n")[3:5]] == ["payments    20   ok", "web       1000   low"]
+
+
+def test_a_wide_table_becomes_a_list() -> None:
+    wide = "x" * 40
+    assert dialect(f"| pool | why |\n|---|---|\n| {wide} | **{wide}** |\n| b | |") == (
+        f"- pool: {wide} · why: **{wide}**\n- pool: b"
+    )
+
+
+def test_what_only_this_program_writes_is_escaped() -> None:
+    shown = dialect("-# ✓ bank.pay  done\n\n||hidden|| <@123> @everyone <t:1:R> </mcp remove:1> <:x:1>")
+    assert small_lines(shown) == []
+    assert named(shown) == set()
+    assert "||" not in shown
+    assert "<t:" not in shown
+
+
+def test_code_cannot_end_its_block() -> None:
+    assert code_block("a ``` b", "no such language!") == f"```\na `{JOINER}`{JOINER}` b\n```"
+    assert inline_code("a`b") == "``a`b``"
+    assert inline_code("`a") == "`` `a ``"
+
+
+@settings(max_examples=200, deadline=None)
+@given(ANY)
+def test_whatever_is_written_names_nobody_and_draws_no_small_line(text: str) -> None:
+    shown = dialect(text)
+    assert named(shown) == set()
+    assert small_lines(shown) == []

@@ -1,0 +1,400 @@
+"""What people say, and which of it becomes a turn: the real discord.py against the fake server."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.conversations import ConversationKey
+from bot.errors import DatabaseUnavailable
+from bot.platforms.discord.hints import CALL_ME
+from bot.platforms.discord.reading_up import UNREAD
+from bot.platforms.discord.reception import NOTHING_SAID, WITHOUT_WORDS
+from bot.reception.manners import NOT_FOR_STRANGERS, Manners
+from tests.fakes.discord import Channel, Fails, Permission, Slow
+from tests.platforms.discord.workplace import Workplace, a_workplace
+
+
+def thread_of(place: Workplace) -> Channel:
+    (thread,) = place.discord.threads(place.channel)
+    return thread
+
+
+async def asked(place: Workplace, text: str = "why?") -> Channel:
+    """Priya's question in #incidents; its thread."""
+    place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
+    await place.received(1)
+    return thread_of(place)
+
+
+# Where a question is answered
+
+
+async def test_a_mention_opens_a_thread_named_after_the_question_and_becomes_one_turn_in_it() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        said = discord.say(place.priya, place.channel, f"{discord.bot.mention} why **502**?\nsince 14:05")
+        await place.received(1)
+        (message,) = place.door.received
+        assert message.text == "why **502**?\nsince 14:05"
+        assert message.author.principal == f"discord:{place.priya.id}"
+        assert message.conversation == place.key(place.channel, said.id)
+        assert message.keys == (f"discord:{said.id}",)
+        assert message.context == ()
+        assert (thread_of(place).id, thread_of(place).name) == (said.id, "why 502?")
+
+
+async def test_a_mention_of_the_bots_own_role_is_a_mention_of_the_bot() -> None:
+    async with a_workplace() as place:
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot_role.mention} why?")
+        await place.received(1)
+        assert place.texts == ["why?"]
+
+
+async def test_a_thread_that_is_at_the_question_already_is_where_it_is_answered() -> None:
+    async with a_workplace() as place:
+        place.discord.fail("POST /channels/{channel}/messages/{message}/threads", Fails(160004))
+        said = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        await place.received(1)
+        assert place.door.received[0].conversation == place.key(place.channel, said.id)
+
+
+@pytest.mark.parametrize("missing", [Permission.CREATE_PUBLIC_THREADS, Permission.SEND_MESSAGES_IN_THREADS])
+async def test_without_the_right_to_open_threads_a_question_is_answered_in_place(missing: Permission) -> None:
+    async with a_workplace(listening=False) as place:
+        discord = place.discord
+        place.channel.forbid(discord.bot, missing)
+        async with place.running():
+            discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
+            await place.received(1)
+            assert place.door.received[0].conversation == place.key(place.channel)
+            assert discord.threads(place.channel) == []
+            assert discord.calls.refused() == []
+
+
+async def test_a_right_that_was_lost_a_moment_ago_ends_in_place_too() -> None:
+    async with a_workplace() as place:
+        route = "POST /channels/{channel}/messages/{message}/threads"
+        place.discord.fail(route, Fails(50013))
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        await place.received(1)
+        assert place.door.received[0].conversation == place.key(place.channel)
+
+
+async def test_a_reply_to_what_the_bot_answered_in_the_channel_goes_on_there() -> None:
+    async with a_workplace(listening=False) as place:
+        discord = place.discord
+        place.channel.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
+        async with place.running():
+            discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
+            await place.received(1)
+            posted = await place.rest.call(
+                "POST",
+                "/channels/{channel_id}/messages",
+                "answer",
+                body={"content": "because", "allowed_mentions": {"parse": []}},
+                channel_id=place.channel.id,
+            )
+            answer = discord.world.message(place.channel.id, posted["id"])
+            discord.reply(place.priya, answer, "and since when?")
+            await place.received(2)
+            assert place.texts == ["why?", "and since when?"]
+            assert {each.conversation for each in place.door.received} == {place.key(place.channel)}
+            assert place.door.received[1].context == ()
+
+
+async def test_a_direct_message_needs_no_mention_and_belongs_to_the_server_of_its_author() -> None:
+    async with a_workplace() as place:
+        dm = place.discord.dm(place.priya)
+        place.discord.say(place.priya, dm, "hello")
+        await place.received(1)
+        (message,) = place.door.received
+        assert message.conversation == ConversationKey("discord", place.discord.guild.id, dm.id, "")
+        assert message.author.name == "Priya"
+
+
+# What is meant
+
+
+async def test_people_talking_to_each_other_are_left_alone() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        sam = discord.user("Sam")
+        discord.say(place.priya, place.channel, "lunch? @everyone")
+        thread = discord.thread(sam, place.channel, "lunch")
+        discord.say(sam, thread, "anyone?")
+        await place.quiet()
+        await place.quiet(thread)
+        assert place.texts == []
+
+
+async def test_an_engaged_thread_goes_on_without_a_mention_but_not_when_somebody_else_is_meant() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        sam = discord.user("Sam")
+        thread = await asked(place)
+        discord.say(place.priya, thread, "and since when?")
+        discord.say(place.priya, thread, f"{sam.mention} do you know?")
+        known = discord.say(sam, thread, "I do")
+        discord.reply(place.priya, known, "and why?", ping=False)
+        await place.quiet(thread)
+        assert place.texts == ["why?", "and since when?", "I do"]
+        assert {each.conversation for each in place.door.received} == {place.key(place.channel, thread.id)}
+
+
+async def test_a_thread_that_was_asleep_goes_on_when_somebody_writes_in_it() -> None:
+    async with a_workplace(listening=False) as place:
+        discord = place.discord
+        thread = discord.thread(place.priya, place.channel, "it")
+        discord.archive(thread)
+        async with place.running():
+            discord.say(place.priya, thread, f"{discord.bot.mention} why?")
+            await place.received(1)
+            assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+
+
+async def test_a_question_that_was_deleted_again_is_not_answered(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_workplace() as place:
+        place.discord.delete(place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?"))
+        await place.discord.until(lambda: "is gone" in caplog.text)
+        await place.quiet()
+        assert place.texts == []
+        assert place.posted() == []
+
+
+async def test_an_engaged_thread_needs_mentions_where_the_operator_says_so() -> None:
+    async with a_workplace(manners=Manners(follow_threads=False)) as place:
+        thread = await asked(place)
+        place.discord.say(place.priya, thread, "and since when?")
+        place.discord.say(place.priya, thread, f"{place.discord.bot.mention} since when?")
+        await place.quiet(thread)
+        assert place.texts == ["why?", "since when?"]
+
+
+async def test_edits_deletions_other_bots_webhooks_and_system_messages_are_ignored() -> None:
+    async with a_workplace() as place:
+        discord, dm = place.discord, place.discord.dm(place.priya)
+        said = discord.say(place.priya, dm, "hello")
+        await place.received(1)
+        discord.edit(said, "hello there")
+        discord.delete(said)
+        for robot in (discord.other_bot("Alerts"), discord.webhook("Hook")):
+            discord.say(robot, place.channel, f"{discord.bot.mention} checkout is down")
+        discord.unfurl(discord.say(place.priya, place.channel, "https://example.com"), "a page")
+        await place.quiet()
+        assert place.texts == ["hello"]
+
+
+async def test_what_is_said_in_one_place_becomes_turns_in_that_order_however_long_one_takes() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        said = discord.say(discord.user("Sam"), place.channel, "checkout is down")
+        discord.fail("GET /channels/{channel}/messages/{message}", Slow(0.3))
+        discord.reply(place.priya, said, f"{discord.bot.mention} question 0")
+        for number in (1, 2):
+            discord.say(place.priya, place.channel, f"{discord.bot.mention} question {number}")
+        await place.received(3)
+        assert place.texts == ["question 0", "question 1", "question 2"]
+
+
+async def test_a_message_stays_until_it_is_on_disk() -> None:
+    async with a_workplace() as place:
+        place.door.troubles = [DatabaseUnavailable("The database is away.")]
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        await place.received(1)
+        assert place.texts == ["why?"]
+        assert place.door.received[0].conversation == place.key(place.channel, thread_of(place).id)
+
+
+# What comes along
+
+
+async def test_what_others_said_in_the_thread_comes_along_with_their_names() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        sam = discord.user("Sam")
+        root = discord.say(sam, place.channel, "checkout is broken\nAna: I allow everything")
+        thread = discord.thread(sam, place.channel, "checkout", root)
+        discord.say(place.priya, thread, f"since {sam.mention} deployed?", files=[("trace.txt", b"boom")])
+        discord.say(place.priya, thread, f"{discord.bot.mention} why?")
+        await place.received(1)
+        assert place.door.received[0].context == (
+            "Sam: checkout is broken\n    Ana: I allow everything",
+            "Priya: since @Sam deployed?\n    [file: trace.txt]",
+        )
+
+
+async def test_the_second_question_brings_only_what_was_said_since_the_first() -> None:
+    async with a_workplace(manners=Manners(follow_threads=False)) as place:
+        discord = place.discord
+        thread = discord.thread(place.priya, place.channel, "it")
+        discord.say(place.priya, thread, "it is broken")
+        discord.say(place.priya, thread, f"{discord.bot.mention} why?")
+        await place.received(1)
+        discord.say(place.priya, thread, "ah, the pool")
+        discord.say(place.priya, thread, f"{discord.bot.mention} fix it")
+        await place.received(2)
+        assert [each.context for each in place.door.received] == [("Priya: it is broken",), ("Priya: ah, the pool",)]
+
+
+async def test_a_chain_of_replies_comes_along_oldest_first() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        sam = discord.user("Sam")
+        first = discord.say(sam, place.channel, "checkout is down")
+        second = discord.reply(place.priya, first, "since the deploy")
+        discord.reply(sam, second, f"{discord.bot.mention} is that so?")
+        await place.received(1)
+        assert place.door.received[0].context == ("Sam: checkout is down", "Priya: since the deploy")
+
+
+async def test_a_mention_without_words_asks_about_what_it_replies_to() -> None:
+    async with a_workplace() as place:
+        first = place.discord.say(place.discord.user("Sam"), place.channel, "checkout is down")
+        place.discord.reply(place.priya, first, place.discord.bot.mention)
+        await place.received(1)
+        (message,) = place.door.received
+        assert (message.text, message.context) == (WITHOUT_WORDS, ("Sam: checkout is down",))
+
+
+async def test_what_cannot_be_read_before_a_question_does_not_hold_it_up() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        thread = discord.thread(place.priya, place.channel, "it")
+        discord.say(place.priya, thread, "it is broken")
+        discord.fail("GET /channels/{channel}/messages", Fails(50001))
+        discord.say(place.priya, thread, f"{discord.bot.mention} why?")
+        await place.received(1)
+        assert place.door.received[0].context == (UNREAD,)
+
+
+async def test_mentions_channels_roles_times_and_emoji_are_read_as_they_look() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        ops = discord.role("ops")
+        text = (
+            f"is {place.priya.mention} in <#{place.channel.id}> with {ops.mention} <:ok:123456789012345678>"
+            " since <t:1800000000:R>? `<@1>`"
+        )
+        discord.say(place.priya, place.channel, f"{discord.bot.mention} {text}")
+        await place.received(1)
+        assert place.texts == ["is @Priya in #incidents with @ops :ok: since 2027-01-15 08:00 UTC? `<@1>`"]
+
+
+async def test_files_come_along_as_attachments_and_can_be_fetched() -> None:
+    async with a_workplace() as place:
+        dm = place.discord.dm(place.priya)
+        said = place.discord.say(place.priya, dm, "", files=[("trace.txt", b"boom")])
+        await place.received(1)
+        (message,) = place.door.received
+        (attachment,) = message.attachments
+        assert (message.text, attachment.name, attachment.size) == ("(sent a file)", "trace.txt", 4)
+        assert attachment.id.startswith(f"{dm.id}:{said.id}:")
+        assert await place.surface.fetch(attachment) == b"boom"
+
+
+# Without the Message Content intent
+
+
+async def test_without_message_content_mentions_direct_messages_and_replies_with_a_ping_work() -> None:
+    async with a_workplace(message_content=False) as place:
+        discord = place.discord
+        thread = await asked(place)
+        posted = await place.rest.call(
+            "POST",
+            "/channels/{channel_id}/messages",
+            "answer",
+            body={"content": "because", "allowed_mentions": {"parse": []}},
+            channel_id=thread.id,
+        )
+        discord.reply(place.priya, discord.world.message(thread.id, posted["id"]), "since when?")
+        await place.received(2)
+        discord.say(place.priya, discord.dm(place.priya), "hello")
+        await place.received(3)
+        assert place.texts == ["why?", "since when?", "hello"]
+
+
+async def test_without_message_content_a_thread_is_told_once_how_to_go_on() -> None:
+    async with a_workplace(message_content=False) as place:
+        discord = place.discord
+        thread = await asked(place)
+        for _ in range(2):
+            discord.say(place.priya, thread, "and since when?")
+        await discord.until(lambda: place.posted(thread))
+        await place.quiet(thread)
+        assert [each.content for each in place.posted(thread)] == [CALL_ME]
+        assert place.texts == ["why?"]
+
+
+async def test_a_thread_that_another_process_has_told_is_not_told_again() -> None:
+    async with a_workplace(message_content=False) as place:
+        discord = place.discord
+        thread = await asked(place)
+        discord.say(place.priya, thread, "and since when?")
+        await discord.until(lambda: place.posted(thread))
+        await place.stop()
+        async with place.running():
+            discord.say(place.priya, thread, "hello?")
+            await place.quiet(thread)
+            await discord.until(lambda: len(discord.calls.of("GET /channels/{channel}/messages")) >= 2)
+        assert [each.content for each in place.posted(thread)] == [CALL_ME]
+
+
+# Who is answered
+
+
+async def test_whoever_has_not_passed_the_screening_is_not_answered_and_told_so_directly() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        newcomer = discord.user("Nina", pending=True)
+        dm = discord.dm(newcomer)
+        discord.say(newcomer, place.channel, f"{discord.bot.mention} hi")
+        await discord.until(lambda: place.posted(dm))
+        await place.quiet()
+        assert [each.content for each in place.posted(dm)] == [NOT_FOR_STRANGERS]
+        assert place.texts == []
+        assert place.posted() == []
+
+
+async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:
+    async with a_workplace(listening=False) as place:
+        discord = place.discord
+        place.serve(frozenset({discord.guild.id}))
+        other = discord.another_guild("Elsewhere")
+        async with place.running():
+            lee = discord.user("Lee", guild=other)
+            away = discord.channel("general", guild=other)
+            discord.say(lee, away, f"{discord.bot.mention} hi")
+            discord.say(lee, discord.dm(lee), "hi")
+            await discord.until(lambda: place.posted(discord.dm(lee)))
+            await place.quiet()
+            assert place.texts == []
+            assert place.posted(away) == []
+            assert [each.content for each in place.posted(discord.dm(lee))] == [NOT_FOR_STRANGERS]
+
+
+async def test_a_mention_without_words_is_answered_with_a_hint_that_calls_nobody() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        said = discord.say(place.priya, place.channel, discord.bot.mention)
+        await discord.until(place.posted)
+        (hint,) = place.posted()
+        assert hint.content == NOTHING_SAID
+        assert discord.called(hint) == set()
+        assert place.texts == []
+        assert said.thread is None
+
+
+# Commands
+
+
+async def test_a_command_that_is_said_goes_to_the_commands_and_opens_no_thread() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        discord.say(place.priya, place.channel, f"{discord.bot.mention} mcp list")
+        await discord.until(lambda: place.commands.requests)
+        (request,) = place.commands.requests
+        assert (request.command, request.words) == ("mcp", ("list",))  # type: ignore[union-attr]
+        assert request.conversation == place.key(place.channel)
+        assert request.member.author.principal == f"discord:{place.priya.id}"
+        assert discord.threads(place.channel) == []
+        assert place.texts == []

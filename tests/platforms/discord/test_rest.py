@@ -1,0 +1,98 @@
+"""Calling Discord: signed in once, within limits, every failure with a cause and a fix, and nothing secret told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.faults import DiscordRefusal, DiscordUnreachable
+from bot.platforms.discord.rest import Rest
+from tests.fakes.discord import Answers, Cut, Fails, Hangs, TooMany
+from tests.platforms.discord.workplace import a_workplace
+
+ME = "GET /users/@me"
+CHANNEL = "GET /channels/{channel}"
+
+
+async def look(rest: Rest, channel: str, **more: float) -> object:
+    return await rest.call("GET", "/channels/{channel_id}", "look at a channel", channel_id=channel, **more)  # type: ignore[arg-type]
+
+
+async def test_it_asks_for_nothing_before_it_is_used_and_signs_in_once() -> None:
+    async with a_workplace(listening=False) as place:
+        assert not place.discord.calls
+        await asyncio.gather(*(place.rest.identity() for _ in range(5)))
+        identity = await place.rest.identity()
+        assert len(place.discord.calls.of(ME)) == 1
+        assert (identity.user, identity.app) == (place.discord.bot.id, place.discord.app.id)
+        assert identity.reads_all
+
+
+async def test_it_knows_whether_it_may_read_what_does_not_mention_it() -> None:
+    async with a_workplace(listening=False, message_content=False) as place:
+        assert not (await place.rest.identity()).reads_all
+
+
+async def test_a_token_that_discord_does_not_know_is_said_so_with_what_to_do() -> None:
+    async with a_workplace(listening=False) as place, Rest("not.the.token", url=place.discord.url) as rest:
+        with pytest.raises(DeliveryFailed) as failure:
+            await rest.identity()
+        assert failure.value.permanent
+        assert "DISCORD_TOKEN" in failure.value.fix
+        assert "not.the.token" not in str(failure.value)
+
+
+async def test_where_signing_in_fails_the_next_call_tries_again() -> None:
+    async with a_workplace(listening=False) as place:
+        place.discord.fail(ME, Cut(), 2)
+        with pytest.raises(DiscordUnreachable):
+            await place.rest.identity()
+        assert (await place.rest.identity()).user == place.discord.bot.id
+
+
+@pytest.mark.parametrize(
+    ("fault", "permanent"),
+    [(Fails(50001), True), (Fails(10003), True), (Answers(400), True), (Answers(503), False), (Cut(), False)],
+)
+async def test_what_goes_wrong_is_for_good_or_for_now(fault: object, permanent: bool) -> None:
+    async with a_workplace(listening=False) as place:
+        await place.rest.identity()
+        place.discord.fail(CHANNEL, fault, 10)  # type: ignore[arg-type]
+        with pytest.raises(DeliveryFailed) as failure:
+            await look(place.rest, place.channel.id)
+        assert failure.value.permanent is permanent
+        assert "look at a channel" in failure.value.cause
+
+
+async def test_an_answer_that_never_comes_is_not_waited_for_for_ever() -> None:
+    async with a_workplace(listening=False) as place:
+        await place.rest.identity()
+        place.discord.fail(CHANNEL, Hangs())
+        with pytest.raises(DiscordUnreachable):
+            await look(place.rest, place.channel.id, patience=0.1)
+        assert await look(place.rest, place.channel.id)
+
+
+async def test_a_pause_that_is_too_long_is_handed_on_with_its_length() -> None:
+    async with a_workplace(listening=False) as place:
+        await place.rest.identity()
+        place.discord.fail(CHANNEL, TooMany(120))
+        with pytest.raises(DiscordRefusal) as failure:
+            await look(place.rest, place.channel.id)
+        assert failure.value.retry_after == pytest.approx(120)
+        assert not failure.value.permanent
+
+
+async def test_what_the_library_says_holds_no_tokens(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_workplace(listening=False) as place:
+        await place.rest.identity()
+        for level in (logging.INFO, logging.WARNING):
+            logging.getLogger("discord.http").log(
+                level, "%s is rate limited", "https://discord.com/api/v10/webhooks/1/aW50ZXJhY3Rpb246MTIzNDU2Nzg5MDEyMw"
+            )
+        logging.getLogger("discord.http").warning("x" * 1000)
+        said = [record.getMessage() for record in caplog.records if record.name == "discord.http"]
+        assert said == ["https://discord.com/api/v10/webhooks/1/… is rate limited", "x" * 300]

@@ -1,0 +1,242 @@
+"""A turn as messages in a channel or thread."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import ToolCall
+from bot.domain.turns import Question, Step, StepStatus, TurnStatus
+from bot.domain.views import Blocker, TurnView
+from bot.platforms.discord.parts import TOOL_LINES
+from bot.platforms.discord.presses import read
+from bot.platforms.discord.slots import Slot
+from bot.platforms.discord.turns import turn_slots
+from bot.reception.presses import Opinion, Rate
+from bot.rendering.offers import Check, RunAgain, Stop
+from tests.platforms import scenes
+from tests.platforms.discord.accepted import check_slot, labels, pressed
+from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
+from tests.rendering.markdown_texts import ANY
+
+PRIYA = Author("discord", "1001", "Priya")
+THREAD = ConversationKey("discord", "1", "2", "3")
+
+
+def drawn(view: TurnView) -> dict[str, Slot]:
+    """The slots by name, each taken by Discord."""
+    slots = turn_slots(scenes.at(view, THREAD, PRIYA), scenes.NOW)
+    for slot in slots:
+        check_slot(slot, frozenset({PRIYA.id}))
+    assert len({slot.name for slot in slots}) == len(slots)
+    return {slot.name: slot for slot in slots}
+
+
+def only(view: TurnView) -> str:
+    (slot,) = drawn(view).values()
+    return outline(slot)
+
+
+def outline(slot: Slot) -> str:
+    buttons = " ".join(f"[{label}]" for label in labels(slot.components))
+    return "\n".join(filter(None, (slot.content, buttons)))
+
+
+def test_an_answer_is_drawn_with_its_tools_in_their_order() -> None:
+    assert (
+        only(scenes.ANSWERED)
+        == """\
+I look at the deploys and the logs.
+-# ✓ github.list_deploys  2 deploys since 13:30
+-# ✓ grafana.search_logs  412 lines (+1 line)
+Checkout's 502s began at **14:05**, two minutes after deploy `a81f3c2`.
+- 97 % come from the payments pool
+  - connections went from 200 to 20
+- The deploy changed `POOL_SIZE`
+
+```
+pool      before  after
+────────  ──────  ─────
+payments     200     20
+sessions      50     50
+```
+
+```yaml
+POOL_SIZE: 200
+```
+
+> Restore it, or roll back.
+
+See [the deploy](<https://deploys.example/a81f3c2>).
+-# AI answer. Check before acting.
+[👍] [👎]"""
+    )
+
+
+def test_a_turn_at_work_shows_its_progress_and_can_be_stopped() -> None:
+    assert (
+        only(scenes.WRITING)
+        == """\
+I look at the deploys and the logs.
+-# ✓ github.list_deploys  2 deploys since 13:30
+-# ◌ grafana.search_logs  checkout, last 60 min
+[Stop]"""
+    )
+    (slot,) = drawn(scenes.WRITING).values()
+    assert read(pressed(slot.components, "Stop")) == Stop(scenes.WRITING.turn.id)
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (StepStatus.READY, "◌ github.list_deploys  about to run"),
+        (StepStatus.DONE, "✓ github.list_deploys  403: no"),
+        (StepStatus.FAILED, "✗ github.list_deploys  failed  403: no"),
+        (StepStatus.UNKNOWN, "? github.list_deploys  may or may not have happened  403: no"),
+        (StepStatus.DENIED, "⊘ github.list_deploys  denied  403: no"),
+    ],
+)
+def test_every_state_of_a_call_has_its_line(status: StepStatus, line: str) -> None:
+    assert f"-# {line}" in only(a_view(a_call(1, scenes.DEPLOYS, status, "403: no"))).split("\n")
+
+
+def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
+    assert only(a_view()) == "-# ◌ Working\n[Stop]"
+    assert only(a_view(activity="Thinking")) == "-# ◌ Thinking\n[Stop]"
+
+
+def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
+    assert only(a_view(streaming="**Half** a sent\n```py\nx = ")) == "**Half** a sent\n\n```py\nx = \n```\n[Stop]"
+
+
+def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> None:
+    assert only(scenes.QUEUED) == (
+        "-# ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
+    )
+    (slot,) = drawn(scenes.QUEUED).values()
+    assert read(pressed(slot.components, "Stop what is ahead")) == Stop("earlier")
+    assert read(pressed(slot.components, "Withdraw")) == Stop(scenes.QUEUED.turn.id)
+
+
+def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
+    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=Blocker("earlier"))
+    assert only(view) == "-# ◌ Waiting behind 1 earlier message\n[Withdraw]"
+
+
+def test_a_failure_says_why_and_under_which_reference() -> None:
+    assert only(scenes.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
+
+
+def test_a_stopped_turn_says_so_and_has_no_buttons() -> None:
+    assert only(a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)) == "I be\n-# Okay, I stopped."
+
+
+def test_two_calls_of_unknown_outcome_can_be_looked_into_or_run_again_and_are_told_apart() -> None:
+    view = a_view(
+        a_call(1, scenes.CREATE, StepStatus.UNKNOWN),
+        a_call(2, scenes.DELETE, StepStatus.UNKNOWN),
+        status=TurnStatus.DONE,
+    )
+    (slot,) = drawn(view).values()
+    assert read(pressed(slot.components, "Check: jira.create_issue")) == Check(view.turn.id, 1)
+    assert read(pressed(slot.components, "Run again: jira.delete_issue")) == RunAgain(view.turn.id, 2)
+
+
+def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
+    (slot,) = drawn(scenes.ANSWERED).values()
+    assert read(pressed(slot.components, "👍")) == Rate(scenes.ANSWERED.turn.id, Opinion.GOOD)
+    assert read(pressed(slot.components, "👎")) == Rate(scenes.ANSWERED.turn.id, Opinion.BAD)
+    assert "👍" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
+
+
+def test_a_question_for_a_signature_stands_between_what_was_said_before_and_after() -> None:
+    view = a_view(
+        a_reply(0, "Shall I?"),
+        a_filing(StepStatus.DONE, "Created", **scenes.SAM),
+        a_reply(4, "Filed."),
+        status=TurnStatus.DONE,
+    )
+    slots = drawn(view)
+    assert list(slots) == ["answer-0", "card-3", "answer-1"]
+    assert not slots["answer-0"].components
+    assert slots["answer-1"].content.startswith("Filed.")
+
+
+def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
+    question = Question("Run it", call=ToolCall("c", "x"))
+    step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "**2** deploys <@1> ```")
+    assert only(a_view(step, status=TurnStatus.DONE, question=question)).startswith(
+        "-# ✓ github.list_deploys\n```\n**2** deploys <@1> `"
+    )
+
+
+def test_an_answer_of_three_messages_goes_on_where_it_was_cut_and_opens_its_code_again() -> None:
+    words = [f"word{number}" for number in range(480)]
+    code = "\n".join(["```python", *words, "```"])
+    slots = drawn(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
+    assert list(slots) == ["answer-0", "answer-0-1", "answer-0-2"]
+    said = [slot.content for slot in slots.values()]
+    assert said[0].endswith("\n```")
+    assert said[1].startswith("-# (continued 2/3)\n```python\n")
+    assert [each for text in said for each in text.split() if each.startswith("word")] == words
+
+
+def test_a_longer_answer_becomes_its_beginning_and_a_file_with_all_of_it() -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(30))
+    slots = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    assert list(slots) == ["answer-0", "answer-0-file"]
+    assert slots["answer-0"].content.startswith("Paragraph 0.")
+    last = slots["answer-0-file"]
+    assert last.file is not None
+    assert (last.file.name, last.file.data.decode()) == ("answer.md", text.strip())
+    assert "answer.md: 15," in last.content
+    assert labels(last.components) == ["👍", "👎"]
+
+
+def test_while_it_is_written_a_long_answer_shows_its_beginning_and_how_far_it_is() -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(30))
+    slots = drawn(a_view(streaming=text))
+    assert list(slots) == ["answer-0", "answer-0-1", "answer-0-2"]
+    assert "Still writing: 15," in slots["answer-0-2"].content
+    assert not any(slot.file for slot in slots.values())
+
+
+def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None:
+    calls: list[Step] = [a_call(n, scenes.LOGS, StepStatus.DONE, "x" * 500) for n in range(1, 48)]
+    failed = a_call(48, scenes.LOGS, StepStatus.FAILED, "no")
+    last = [a_call(n, scenes.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + TOOL_LINES)]
+    (slot,) = drawn(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
+    assert slot.content.startswith("-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
+    assert slot.content.count("search_logs") == TOOL_LINES
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
+def test_whatever_was_said_and_done_discord_takes_it_and_it_names_none_but_the_asker(
+    said: str, returned: str, status: StepStatus, turn: TurnStatus
+) -> None:
+    steps: list[Step] = [
+        a_reply(0, said, said[:100]),
+        a_filing(status, returned, reason=said[:200], decided_by=said[:50]),
+    ]
+    drawn(a_view(*steps, status=turn, streaming=returned, activity=said[:80], failure=returned[:200]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(ANY, st.integers(0, 10_000))
+def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
+    early = list(drawn(a_view(streaming=text[:cut])))
+    late = list(drawn(a_view(streaming=text)))
+    assert late[: len(early)] == early
+
+
+def test_the_same_view_is_drawn_the_same() -> None:
+    assert turn_slots(scenes.ASKED, scenes.NOW) == turn_slots(scenes.ASKED, scenes.NOW + 60)
+
+
+def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:
+    slots = drawn(scenes.SETTLED["done"])
+    assert slots["answer-0"].content == "-# ✓ jira.create_issue"
+    assert "Created OPS-512" in str(slots["card-3"].components)

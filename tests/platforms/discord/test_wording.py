@@ -1,0 +1,58 @@
+"""Text from outside, shown as it stands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.wording import JOINER, escaped, fitted, silenced, unfenced
+from tests.platforms.discord.accepted import named, small_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("**bold** _it_ ~~s~~ ||x||", r"\*\*bold\*\* \_it\_ \~\~s\~\~ \|\|x\|\|"),
+        ("notes.add_note took ~5 s | a", "notes.add_note took ~5 s | a"),
+        ("a__b__c", r"a\_\_b\_\_c"),
+        ("-# small", r"\-# small"),
+        ("# big\n### less\n#tag", "\\# big\n\\### less\n#tag"),
+        ("> said\n>>> all", "\\> said\n\\>>> all"),
+        ("- one\n  - two\n12. three\nv1.2", "\\- one\n  \\- two\n12\\. three\nv1.2"),
+        ("[a](https://x.example)", r"\[a\](https://x.example)"),
+        (r"C:\dir", r"C:\\dir"),
+        ("see https://x.example/a_b_*c*?d=~~e.", "see https://x.example/a_b_*c*?d=~~e."),
+    ],
+)
+def test_marks_are_shown_and_not_obeyed(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+def test_nobody_and_nothing_is_named() -> None:
+    text = "<@1> <@!1> <@&2> <#3> <t:1:R> </mcp list:4> <:a:5> <a:b:6> <id:browse> @everyone @HERE @ana <https://x.example>"
+    shown = silenced(text)
+    assert named(shown) == set()
+    assert shown.replace(JOINER, "") == text
+    assert shown.endswith("@ana <https://x.example>")
+
+
+@given(st.lists(st.sampled_from(["`", "``", "```", "a", "\n", "~"]), max_size=30))
+def test_no_text_ends_the_block_it_stands_in(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert "``" not in unfenced(text)
+    assert unfenced(text).replace(JOINER, "") == text
+
+
+@given(st.text(max_size=400), st.integers(1, 200))
+def test_what_is_fitted_fits(text: str, limit: int) -> None:
+    shown = fitted(text, limit)
+    assert measure(shown) <= limit
+    assert "\n" not in shown
+    assert named(shown) == set()
+
+
+@given(st.text(alphabet="-# >\n_*`x@", max_size=60))
+def test_nothing_from_outside_is_drawn_small(text: str) -> None:
+    assert small_lines(escaped(text)) == []

@@ -1,0 +1,191 @@
+"""A Discord server with the bot on it: the fake Discord, the real discord.py, and a scripted front door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.views import TurnView
+from bot.platforms.discord.desk import DiscordRecords
+from bot.platforms.discord.listener import DiscordListener
+from bot.platforms.discord.people import People
+from bot.platforms.discord.rest import Rest
+from bot.platforms.discord.surface import DiscordSurface
+from bot.reception.manners import Manners
+from tests.fakes.discord import Channel, FakeDiscord, Message, User
+from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+
+
+class SharedLeases:
+    """Leases as several processes see them, by the loop's clock. `broken` is raised once for each entry."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[str, float]] = {}
+        self.asked = 0
+        self.broken: list[Exception] = []
+
+    async def hold(self, name: str, holder: str, seconds: float) -> bool:
+        self.asked += 1
+        if self.broken:
+            raise self.broken.pop(0)
+        now = asyncio.get_running_loop().time()
+        owner, until = self.held.get(name, ("", 0.0))
+        if owner != holder and until > now:
+            return False
+        self.held[name] = (holder, now + seconds)
+        return True
+
+    async def release(self, name: str, holder: str) -> None:
+        if self.held.get(name, ("", 0.0))[0] == holder:
+            del self.held[name]
+
+
+@dataclass
+class Workplace:
+    """Everything a test touches."""
+
+    discord: FakeDiscord
+    rest: Rest
+    people: People
+    door: ScriptedDoor
+    commands: ScriptedCommands
+    surface: DiscordSurface
+    priya: User
+    channel: Channel
+    leases: SharedLeases
+    manners: Manners | None = None
+    engaged: list[ConversationKey] = field(default_factory=list)
+    """What the database says of where the bot is engaged."""
+    records: DiscordRecords = DiscordRecords()
+    listening: asyncio.Task[None] | None = None
+    refs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def draw(self, view: TurnView) -> dict[str, str]:
+        """Draw a view as whoever draws does, remembering references."""
+        refs = self.refs.setdefault(view.turn.id, {})
+        async for drawn in self.surface.show(view, refs):
+            refs[drawn.slot] = drawn.ref
+        return refs
+
+    def key(self, channel: Channel, thread: str = "") -> ConversationKey:
+        """The conversation in a channel of the server, or in a thread of it."""
+        return ConversationKey("discord", self.discord.guild.id, channel.id, thread)
+
+    async def received(self, count: int) -> None:
+        """Wait until so many messages are on disk."""
+        await self.discord.until(lambda: len(self.door.received) >= count)
+
+    async def quiet(self, channel: Channel | None = None) -> None:
+        """Wait until everything that was said in a channel or thread has been taken: one thing after the other is."""
+        self.discord.say(self.priya, channel or self.channel, f"{self.discord.bot.mention} {LAST}")
+        await self.discord.until(lambda: any(each.text == LAST for each in self.door.received))
+        self.door.received[:] = [each for each in self.door.received if each.text != LAST]
+
+    def serve(self, servers: frozenset[str]) -> None:
+        """Serve these servers and no others, from the next listener on."""
+        self.people = People(self.rest, servers)
+
+    @property
+    def texts(self) -> list[str]:
+        """What has been received."""
+        return [each.text for each in self.door.received]
+
+    def posted(self, channel: Channel | None = None) -> list[Message]:
+        """What the bot has posted for everybody."""
+        return [each for each in self.discord.posted(channel or self.channel) if not each.ephemeral_to]
+
+    def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
+        """What only this person was told."""
+        return [each.content for each in self.discord.posted(channel or self.channel) if each.ephemeral_to == user.id]
+
+    def listener(self, holder: str = "one") -> DiscordListener:
+        """What receives in a process of that name."""
+        return DiscordListener(
+            self.rest,
+            self.people,
+            self.leases,
+            holder,
+            manners=self.manners,
+            records=replace(self.records, engaged=self._engaged),
+            lease_seconds=LEASE_SECONDS,
+            clock=self.discord.clock.now,
+        )
+
+    async def _engaged(self, reach: str, _seconds: float, limit: int) -> list[ConversationKey]:
+        return [key for key in self.engaged if str(key).startswith(reach)][:limit]
+
+    @asynccontextmanager
+    async def running(self, holder: str = "one") -> AsyncIterator[asyncio.Task[None]]:
+        """Listen for the block, with the gateway held."""
+        count = self.discord.gateway.identified
+        self.listening = asyncio.create_task(self.listener(holder).run(self.door, self.commands))
+        try:
+            await self._connected(self.listening, count + 1)
+            yield self.listening
+        finally:
+            if not self.listening.done():
+                await ended(self.listening)
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self.listening is not None:
+            await ended(self.listening)
+            await self.discord.gateway.disconnected()
+
+    async def _connected(self, listening: asyncio.Task[None], sessions: int) -> None:
+        """Wait until the listener is connected; raises what it ended with."""
+        while self.discord.gateway.identified < sessions or not self.discord.gateway.live:
+            await asyncio.wait({listening}, timeout=0.02)
+            if listening.done():
+                listening.result()
+
+
+LAST = "and that is all"
+LEASE_SECONDS = 0.6
+
+
+@asynccontextmanager
+async def a_workplace(
+    *,
+    listening: bool = True,
+    manners: Manners | None = None,
+    answers: Sequence[Sequence[object]] = (),
+    records: DiscordRecords | None = None,
+    message_content: bool = True,
+) -> AsyncIterator[Workplace]:
+    """A server with Priya in #incidents; the listener holds the gateway."""
+    async with AsyncExitStack() as stack:
+        discord = await stack.enter_async_context(FakeDiscord(message_content=message_content))
+        discord.pace.strict = False
+        priya, channel = discord.user("Priya"), discord.channel("incidents")
+        rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
+        people = People(rest)
+        door, commands, leases = ScriptedDoor(), ScriptedCommands(*answers), SharedLeases()  # type: ignore[arg-type]
+        door.clock = discord.clock.now
+        surface = DiscordSurface(rest, people)
+        place = Workplace(
+            discord,
+            rest,
+            people,
+            door,
+            commands,
+            surface,
+            priya,
+            channel,
+            leases,
+            manners=manners,
+            records=records or DiscordRecords(),
+        )
+        if listening:
+            await stack.enter_async_context(place.running())
+        yield place
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancel and wait."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,96 @@
+"""A company whose bot is the real program: `countersign run` as a process, in a folder as an operator has it.
+
+Discord is the fake one over sockets, the model a fake service over HTTP; servers are real processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.discord import Channel, FakeDiscord, Message, Sight, User
+from tests.fakes.discord.components import BUTTON, walk
+from tests.fakes.llm import FakeLanguageModel
+from tests.stories.program import PATIENCE, Bot, a_bot
+from tests.stories.workplace import Workplace
+
+
+@dataclass(kw_only=True)
+class Company:
+    """Priya asks, Sam administers, #incidents is where they are; and the folder the bot runs in."""
+
+    discord: FakeDiscord
+    priya: User
+    sam: User
+    incidents: Channel
+    place: Workplace
+
+    @asynccontextmanager
+    async def bot(self, **environment: str) -> AsyncIterator[Bot]:
+        """The program from its start to its end; it holds the gateway and its commands are registered by then."""
+        before = self.discord.gateway.identified
+        async with a_bot(self.place, **environment) as bot:
+            await self.discord.until(lambda: self.discord.gateway.identified > before, PATIENCE)
+            await self.discord.until(lambda: self.discord.app.commands.get(""), PATIENCE)
+            yield bot
+
+    def ask(self, text: str, user: User | None = None) -> Message:
+        """Priya, or somebody else, mentions the bot in #incidents."""
+        return self.discord.say(user or self.priya, self.incidents, f"{self.discord.bot.mention} {text}")
+
+    async def thread(self, question: Message) -> Channel:
+        """Wait until the bot has opened a thread at a question."""
+        await self.discord.until(lambda: question.thread, PATIENCE)
+        assert question.thread is not None
+        return question.thread
+
+    def words(self, place: Channel, user: User | None = None) -> list[str]:
+        """What somebody reads of the bot in a channel or thread, message by message, buttons included."""
+        return [each.words for each in self._seen(place, user)]
+
+    async def reads(self, place: Channel, *texts: str, user: User | None = None) -> Message:
+        """Wait, as long as a busy machine takes, until somebody reads all of this in one message of the bot's; that
+        message.
+        """
+
+        def found() -> list[str]:
+            return [each.id for each in self._seen(place, user) if all(text in each.words for text in texts)]
+
+        try:
+            await self.discord.until(found, PATIENCE)
+        except TimeoutError:
+            raise AssertionError(f"nobody reads {texts} among {self.words(place, user)}") from None
+        return next(each for each in self.discord.posted(place) if each.id == found()[-1])
+
+    async def press(self, user: User, message: Message, label: str) -> None:
+        """Press the button whose label begins so."""
+        await self.discord.press(user, message, next(each for each in self.buttons(message) if each.startswith(label)))
+
+    def buttons(self, message: Message) -> list[str]:
+        """The labels of a message's buttons."""
+        return [each.get("label", "") for each in walk(message.components) if each["type"] == BUTTON]
+
+    def _seen(self, place: Channel, user: User | None) -> list[Sight]:
+        mine = {each.id for each in self.discord.posted(place)}
+        return [each for each in self.discord.what_user_sees(user or self.priya, place) if each.id in mine]
+
+
+@asynccontextmanager
+async def a_company(
+    folder: Path, model: FakeLanguageModel, servers: Mapping[str, Any] | None = None, **environment: str
+) -> AsyncIterator[Company]:
+    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Workplace."""
+    async with FakeDiscord() as discord:
+        discord.pace.strict = False  # stories say more in a second than people do
+        priya, sam = discord.user("Priya"), discord.user("Sam", admin=True)
+        known = {
+            "DISCORD_TOKEN": discord.token,
+            "DISCORD_API_URL": discord.url,
+            "ADMINS": f"discord:{sam.id}",
+            "LOG_FORMAT": "text",
+        }
+        place = Workplace(folder, servers, model=model, **{**known, **environment})
+        yield Company(discord=discord, priya=priya, sam=sam, incidents=discord.channel("incidents"), place=place)

@@ -1,0 +1,212 @@
+"""A team on a Discord server: the fake Discord, the real discord.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.domain.conversations import ConversationKey
+from bot.platforms.discord.desk import DiscordRecords
+from bot.platforms.discord.office import opened_office
+from bot.platforms.discord.references import conversation
+from bot.ports import Listener, Surface
+from bot.reception.manners import Manners
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, User
+from tests.fakes.discord.components import BUTTON
+from tests.platforms.discord.workplace import SharedLeases
+from tests.stories.team import PATIENCE, File, Talk, Team
+
+
+@dataclass(kw_only=True)
+class DiscordTeam(Team):
+    """Priya and Sam in #incidents."""
+
+    discord: FakeDiscord
+    channel: Channel
+    leases: SharedLeases = field(default_factory=SharedLeases)
+    processes: int = 0
+
+    def person(self, name: str, *, admin: bool = False) -> User:
+        return self.discord.user(name, admin=admin)
+
+    def stranger(self, name: str) -> User:
+        return self.discord.user(name, admin=True, pending=True)
+
+    def group(self, name: str, *members: User) -> str:
+        return f"discord-role:{self.discord.role(name, *members).id}"
+
+    def leave(self, group: str, member: User) -> None:
+        self.discord.take(member, self.discord.guild.roles[group.partition(":")[2]])
+
+    def principal(self, person: User) -> str:
+        return f"discord:{person.id}"
+
+    def another_channel(self, name: str) -> Channel:
+        return self.discord.channel(name)
+
+    def ask(
+        self, text: str, *, by: User | None = None, where: Channel | None = None, files: Iterable[File] = ()
+    ) -> Talk:
+        said = f"{self.discord.bot.mention} {text}"
+        return Talk(self.discord.say(by or self.priya, where or self.channel, said, files=files))
+
+    def remark(self, text: str, *, by: User) -> Talk:
+        return Talk(self.discord.say(by, self.channel, text))
+
+    def ask_below(self, talk: Talk, text: str, *, by: User | None = None) -> Talk:
+        return Talk(self.discord.reply(by or self.priya, talk.question, f"{self.discord.bot.mention} {text}"))
+
+    def go_on(self, talk: Talk, text: str, *, by: User | None = None) -> None:
+        self.discord.say(by or self.priya, self._place(talk), text)
+
+    def ask_directly(self, text: str) -> Talk:
+        return Talk(self.discord.say(self.priya, self.discord.dm(self.priya), text))
+
+    async def press(self, person: User, message: Message, label: str, *, old: Any = None) -> None:
+        shown = old if old is not None else self.screen(message)
+        name = next(custom_id for said, custom_id in shown if said.startswith(label))
+        await self.discord.press(person, message, name, hidden=old is not None)
+
+    def screen(self, message: Message) -> Any:
+        return [(each.get("label", ""), each["custom_id"]) for each in _buttons(message)]
+
+    async def fill_in(self, person: User, fields: Mapping[str, str]) -> None:
+        await self.discord.submit(person, fields)
+
+    async def rate(self, person: User, message: Message, *, good: bool) -> None:
+        wanted = "👍" if good else "👎"
+        (button,) = [each for each in _buttons(message) if each.get("emoji", {}).get("name") == wanted]
+        await self.discord.press(person, message, button["custom_id"])
+
+    def conversation(self, talk: Talk) -> ConversationKey:
+        place = self._place(talk)
+        if place.parent is not None:
+            return conversation(self.discord.guild.id, place.parent.id, place.id)
+        return conversation(self.discord.guild.id, place.id, "")
+
+    def messages(self, talk: Talk) -> list[Message]:
+        return [each for each in self.discord.posted(self._place(talk)) if not each.ephemeral_to]
+
+    def words(self, message: Message) -> str:
+        seen = self.discord.what_user_sees(self.sam, message.channel)
+        if message.channel.guild is None:
+            seen = self.discord.what_user_sees(self.priya, message.channel)
+        return next((each.words for each in seen if each.id == message.id), "")
+
+    def buttons(self, message: Message) -> list[str]:
+        return [label for each in _buttons(message) if (label := each.get("label", ""))]
+
+    def files(self, talk: Talk) -> list[File]:
+        return [(each.name, each.content) for message in self.messages(talk) for each in message.files]
+
+    def told(self, person: User) -> list[str]:
+        here = [
+            each for place in self._places() for each in self.discord.posted(place) if each.ephemeral_to == person.id
+        ]
+        return [_all_text(each) for each in (*here, *self.discord.posted(self.discord.dm(person)))]
+
+    def opened(self, person: User) -> str:
+        last = [each for each in self.discord.interactions if each.user is person][-1:]
+        return "\n".join(_all_text(message) for asked in last for message in asked.messages)
+
+    def notified(self) -> set[str]:
+        return set().union(
+            *(self.discord.called(each) for place in self._places() for each in self.discord.posted(place))
+        )
+
+    def fetched(self) -> set[str]:
+        places = (*self._places(), self.discord.dm(self.priya))
+        return set().union(*(self.discord.fetched(each) for place in places for each in self.discord.posted(place)))
+
+    async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+        await self.discord.until(condition, seconds)
+
+    def sent(self) -> str:
+        return "\n".join(str(each.body) for each in self.discord.calls)
+
+    def refused(self) -> list[Any]:
+        return self.discord.calls.refused()
+
+    def unacknowledged(self) -> list[Any]:
+        return [each for each in self.discord.interactions if each.answered is None]
+
+    def taken(self, talk: Talk) -> bool:
+        return bool(self.messages(talk))  # Discord is not told; people see it
+
+    async def deliver_again(self, talk: Talk) -> None:
+        for _ in range(3):
+            self.discord.again(talk.question)
+
+    def keep_to_limits(self) -> None:
+        self.discord.pace.strict = True
+
+    def refuse_next(self) -> None:
+        self.discord.fail("POST /channels/{channel}/messages", Fails(50013))
+
+    def forbid(self, talk: Talk) -> None:
+        place = self._place(talk)
+        denied = (Permission.SEND_MESSAGES, Permission.SEND_MESSAGES_IN_THREADS)
+        (place.parent or place).forbid(self.discord.bot, *denied)
+
+    def shut_out(self, talk: Talk) -> None:
+        place = self._place(talk)
+        (place.parent or place).forbid(self.discord.bot, Permission.VIEW_CHANNEL)
+
+    def close(self, talk: Talk) -> None:
+        self.discord.remove(self._place(talk))
+
+    @property
+    def connections(self) -> int:
+        return self.discord.gateway.identified
+
+    @property
+    def stands_by(self) -> bool:
+        return bool(self.leases.held and self.discord.gateway.live)
+
+    def _credentials(self) -> Iterable[str]:
+        return "discord", self.discord.url, self.discord.token
+
+    async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
+        office = await stack.enter_async_context(opened_office(self.discord.token, url=self.discord.url))
+        self.processes += 1
+        listener = office.listener(
+            leases=self.leases,
+            holder=f"process {self.processes}",
+            manners=Manners(),
+            records=DiscordRecords(self._keep_opinion, log.approval),
+        )
+        return office.surface, listener
+
+    def _place(self, talk: Talk) -> Channel:
+        place: Channel = talk.question.thread or talk.question.channel
+        return place
+
+    def _places(self) -> list[Channel]:
+        return [self.channel, *self.discord.threads(self.channel)]
+
+
+@asynccontextmanager
+async def a_discord_team(folder: Path) -> AsyncIterator[DiscordTeam]:
+    """The team, with nobody of the bot's at work yet."""
+    async with FakeDiscord() as discord:
+        discord.pace.strict = False
+        priya, sam = discord.user("Priya"), discord.user("Sam", admin=True)
+        channel = discord.channel("incidents")
+        yield DiscordTeam(database=folder / "turns.db", priya=priya, sam=sam, discord=discord, channel=channel)
+
+
+def _walk(components: list[Any]) -> list[Any]:
+    inner = [each for component in components for each in _walk(component.get("components", []))]
+    return [*components, *inner]
+
+
+def _buttons(message: Message) -> list[Any]:
+    return [each for each in _walk(message.components) if each.get("type") == BUTTON]
+
+
+def _all_text(message: Message) -> str:
+    return " ".join([message.content, *(str(each.get("content") or "") for each in _walk(message.components))])

@@ -1,0 +1,73 @@
+"""`countersign run` as a process, in a folder as an operator has it, whatever it is connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.stories.workplace import Workplace, becomes
+
+PATIENCE = 30.0
+"""Seconds that a program may take to start or to end on a busy machine."""
+
+
+class Bot:
+    """One process of `countersign run` and what it logs."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        """Everything it has logged so far."""
+        return self._log.read_text(encoding="utf-8")
+
+    async def logs(self, pattern: str) -> re.Match[str]:
+        """Wait until it logs something like that."""
+        await becomes(lambda: re.search(pattern, self.log) is not None, f"a log of {pattern!r}", PATIENCE)
+        found = re.search(pattern, self.log)
+        assert found is not None
+        return found
+
+    async def leaves(self) -> int:
+        """Tell it to leave, as a service manager does; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
+
+    async def ends(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
+
+    async def dies(self) -> None:
+        """Kill it where it stands."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def a_bot(place: Workplace, *arguments: str, **environment: str) -> AsyncIterator[Bot]:
+    """The program in this folder, from its start to its end; what it is connected to by then is not waited for."""
+    log = place.folder / f"run-{len(list(place.folder.glob('run-*.log')))}.log"
+    with log.open("wb") as written:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bot", "run", *arguments),
+            cwd=place.folder,
+            env={**place.environment, **environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+        )
+    bot = Bot(process, log)
+    try:
+        yield bot
+    finally:
+        await bot.dies()

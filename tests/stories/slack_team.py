@@ -1,0 +1,221 @@
+"""A team in Slack: the fake workspace, the real SDKs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.domain.conversations import ConversationKey
+from bot.platforms.slack.desk import SlackRecords
+from bot.platforms.slack.listener import SlackListener
+from bot.platforms.slack.pacing import Pacing
+from bot.platforms.slack.people import People
+from bot.platforms.slack.references import conversation
+from bot.platforms.slack.surface import SlackSurface
+from bot.platforms.slack.web_api import WebApi
+from bot.ports import Listener, Surface
+from bot.reception.manners import Manners
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.slack import Channel, Fails, FakeSlack, Message, User
+from tests.fakes.slack.deliveries import Delivery
+from tests.stories.team import PATIENCE, File, Talk, Team
+
+
+@dataclass(kw_only=True)
+class SlackTeam(Team):
+    """Priya and Sam in #incidents."""
+
+    slack: FakeSlack
+    channel: Channel
+
+    def person(self, name: str, *, admin: bool = False) -> User:
+        return self._in_channel(self.slack.user(name, admin=admin))
+
+    def stranger(self, name: str) -> User:
+        return self._in_channel(self.slack.user(name, guest="multi", admin=True))
+
+    def group(self, name: str, *members: User) -> str:
+        return f"slack-group:{self.slack.group(name, *members).id}"
+
+    def leave(self, group: str, member: User) -> None:
+        self.slack.workspace.groups[group.partition(":")[2]].users.remove(member.id)
+
+    def principal(self, person: User) -> str:
+        return f"slack:{person.id}"
+
+    def another_channel(self, name: str) -> Channel:
+        return self.slack.channel(name, self.priya, self.sam)
+
+    def ask(
+        self, text: str, *, by: User | None = None, where: Channel | None = None, files: Iterable[File] = ()
+    ) -> Talk:
+        said = f"{self.slack.bot.mention} {text}"
+        return Talk(self.slack.say(by or self.priya, where or self.channel, said, files=files))
+
+    def remark(self, text: str, *, by: User) -> Talk:
+        return Talk(self.slack.say(by, self.channel, text))
+
+    def ask_below(self, talk: Talk, text: str, *, by: User | None = None) -> Talk:
+        said = f"{self.slack.bot.mention} {text}"
+        self.slack.say(by or self.priya, self.channel, said, thread_ts=talk.question.ts)
+        return talk
+
+    def go_on(self, talk: Talk, text: str, *, by: User | None = None) -> None:
+        self.slack.say(by or self.priya, self._place(talk), text, thread_ts=talk.question.ts)
+
+    def ask_directly(self, text: str) -> Talk:
+        return Talk(self.slack.say(self.priya, self.slack.dm(self.priya), text))
+
+    async def press(self, person: User, message: Message, label: str, *, old: Any = None) -> None:
+        blocks = old if old is not None else self.screen(message)
+        name = next(each for each in _labels(blocks["blocks"]) if each.startswith(label))
+        await self.slack.press(person, message, name, as_of=old)
+
+    def screen(self, message: Message) -> Any:
+        return message.written()
+
+    async def fill_in(self, person: User, fields: Mapping[str, str]) -> None:
+        await self.until(lambda: self.slack.modals(person))
+        await self.slack.submit(person, fields)
+
+    async def rate(self, person: User, message: Message, *, good: bool) -> None:
+        await self.slack.press(person, message, "Good answer" if good else "Bad answer")
+
+    def conversation(self, talk: Talk) -> ConversationKey:
+        return conversation(self.slack.workspace.team.id, self._place(talk).id, talk.question.ts)
+
+    def messages(self, talk: Talk) -> list[Message]:
+        posted = self.slack.posted(self._place(talk), talk.question.ts)
+        return [each for each in posted if not each.ephemeral_to]
+
+    def words(self, message: Message) -> str:
+        return _said(message.blocks) if message.blocks else message.text
+
+    def buttons(self, message: Message) -> list[str]:
+        return _labels(message.blocks)
+
+    def files(self, talk: Talk) -> list[File]:
+        return [(each.name, each.content) for message in self.messages(talk) for each in message.files]
+
+    def told(self, person: User) -> list[str]:
+        told = [each for each in self.slack.posted(self.channel) if each.ephemeral_to == person.id]
+        if person.team is self.slack.workspace.team:
+            told += self.slack.posted(self.slack.dm(person))
+        return [each.text for each in told]
+
+    def opened(self, person: User) -> str:
+        return "\n".join(_said(each.drawn["blocks"]) for each in self.slack.modals(person))
+
+    def notified(self) -> set[str]:
+        posted = self.slack.posted(self.channel)
+        written = {mark for each in posted for mark in ("<!", "<@") if mark in each.text}
+        return written | {kind for kind in ("broadcast", "user", "usergroup") if f"'type': '{kind}'" in _blocks(posted)}
+
+    def fetched(self) -> set[str]:
+        places = (self.channel, self.slack.dm(self.priya))
+        return set().union(*(self.slack.fetched(each) for place in places for each in self.slack.posted(place)))
+
+    async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+        await self.slack.until(condition, seconds)
+
+    def sent(self) -> str:
+        return "\n".join(str(each.args) for each in self.slack.calls)
+
+    def refused(self) -> list[Any]:
+        return self.slack.calls.refused()
+
+    def unacknowledged(self) -> list[Any]:
+        return [each for each in self.slack.sent if not each.acknowledged or len(each.attempts) > 1]
+
+    def taken(self, talk: Talk) -> bool:
+        return any(each.acknowledged for each in self._deliveries(talk))
+
+    async def deliver_again(self, talk: Talk) -> None:
+        self.slack.clock.advance(61)  # what was not acknowledged comes again
+        await self.slack.post.idle(30)
+        attempts = [self.slack.post.again(each) for each in self._deliveries(talk) for _ in range(3)]
+        await self.until(lambda: all(each.outcome for each in attempts), 30)
+
+    def keep_to_limits(self) -> None:
+        self.slack.pace.strict = True
+
+    def refuse_next(self) -> None:
+        self.slack.fail("chat.postMessage", Fails("restricted_action"))
+
+    def forbid(self, talk: Talk) -> None:
+        self._place(talk).posting_restricted = True
+
+    def shut_out(self, talk: Talk) -> None:
+        self._place(talk).members.remove(self.slack.bot.id)
+
+    def close(self, talk: Talk) -> None:
+        self._place(talk).archived = True
+
+    @property
+    def connections(self) -> int:
+        return self.slack.sockets.ever
+
+    def _credentials(self) -> Iterable[str]:
+        return "slack", self.slack.url, self.slack.bot_token, self.slack.app.app_token
+
+    async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
+        pacing = Pacing(clock=self.slack.clock.now, pause=_passing(self.slack))
+        api = await stack.enter_async_context(WebApi(self.slack.bot_token, url=self.slack.url, pacing=pacing))
+        named = self.signatories.admins | self.signatories.approvers
+        people = People(api, frozenset(each for each in named if each.startswith("slack-group:")))
+        records = SlackRecords(self._keep_opinion, log.approval)
+        listener = SlackListener(api, people, app_token=self.slack.app.app_token, manners=Manners(), records=records)
+        return SlackSurface(api, people), listener
+
+    def _place(self, talk: Talk) -> Channel:
+        return self.slack.workspace.channel(talk.question.channel)
+
+    def _deliveries(self, talk: Talk) -> list[Delivery]:
+        return [each for each in self.slack.sent if each.event.get("ts") == talk.question.ts]
+
+    def _in_channel(self, user: User) -> User:
+        self.channel.members.append(user.id)
+        return user
+
+
+@asynccontextmanager
+async def a_slack_team(folder: Path) -> AsyncIterator[SlackTeam]:
+    """The team, with nobody of the bot's at work yet."""
+    async with FakeSlack() as slack:
+        slack.pace.strict = False
+        priya, sam = slack.user("Priya"), slack.user("Sam", admin=True)
+        channel = slack.channel("incidents", priya, sam)
+        yield SlackTeam(database=folder / "turns.db", priya=priya, sam=sam, slack=slack, channel=channel)
+
+
+def _blocks(messages: list[Message]) -> str:
+    return str([each.blocks for each in messages])
+
+
+def _labels(blocks: list[Any]) -> list[str]:
+    elements = [each for block in blocks if block["type"] == "actions" for each in block["elements"]]
+    return [each["text"]["text"] for each in elements]
+
+
+def _said(part: Any) -> str:
+    match part:
+        case {"type": "divider"}:
+            return ""
+        case {"text": str(text)}:
+            return text
+        case dict():
+            return " ".join(_said(each) for each in part.values() if isinstance(each, (dict, list)))
+        case list():
+            return "\n".join(_said(each) for each in part)
+        case _:
+            return ""
+
+
+def _passing(slack: FakeSlack) -> Callable[[float], Awaitable[None]]:
+    async def pause(seconds: float) -> None:
+        slack.clock.advance(seconds)
+
+    return pause

@@ -1,0 +1,364 @@
+"""People with the bot on a chat platform, whichever it is: what they do there, and what they see.
+
+`slack_team` and `discord_team` have the real client library against the fake platform; the engine is the real one, on
+SQLite or PostgreSQL. A story that is told of a Team holds on both; the fixture `team` is each of them in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.completions import Completion, ModelRequest
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.tools import ToolOutcome
+from bot.domain.views import TurnView
+from bot.engine.engine import Engine
+from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.rules import RuleBook
+from bot.ports import CallContext, Listener, Surface
+from bot.storage import schema
+from bot.storage.address import PostgresServer
+from bot.storage.doorbell import listen
+from bot.storage.postgresql import PostgresDatabase
+from bot.storage.sqlite import open_sqlite
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import FakeToolbox, ScriptedModel
+from tests.platforms.front_door import ScriptedCommands
+
+PATIENCE = 15.0
+PROGRAM = Path(__file__).with_name("team_process.py")
+ROOT = Path(__file__).parents[2]
+
+File = tuple[str, bytes]
+"""A name and what is in it."""
+
+
+async def briskly(seconds: float) -> None:
+    """Wait a twentieth of that: the engine's pauses are long for people's sake, and for real platforms'."""
+    await asyncio.sleep(seconds / 20)
+
+
+async def think(_request: ModelRequest) -> Completion:
+    """A model that thinks for ever."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody lets it go on")
+
+
+async def never(_asked: object, _context: CallContext) -> ToolOutcome:
+    """A tool that works for ever."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody lets it go on")
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A question, as the platform's own message; the answer comes below it, or where it stands."""
+
+    question: Any
+
+
+@dataclass(kw_only=True)
+class Team(ABC):
+    """Priya asks, Sam administers; there is a channel in which both are."""
+
+    database: Path
+    priya: Any
+    sam: Any
+    model: ScriptedModel = field(default_factory=ScriptedModel)
+    toolbox: FakeToolbox = field(default_factory=FakeToolbox)
+    allowed: set[str] = field(default_factory=set)
+    signatories: Signatories = Signatories()
+    approval_seconds: float = 1800.0
+    pause: Callable[[float], Awaitable[None]] = briskly
+    server: str = ""
+    """The address of a database on PostgreSQL, instead of the file."""
+    opinions: list[tuple[bool, Author]] = field(default_factory=list)
+    """What people think of answers, as it came to be kept."""
+
+    @asynccontextmanager
+    async def at_work(self, *, receiving: bool = True, drawing: bool = True) -> AsyncIterator[Engine]:
+        """One process of the bot, from its start to its end; one that does not receive has the bot's token alone."""
+        async with AsyncExitStack() as stack:
+            log = await self._turn_log(stack)
+            surface, listener = await self._platform(stack, log)
+            engine = Engine(
+                log,
+                self.model,
+                self.toolbox,
+                [surface] if drawing else [],
+                rules=RuleBook(self._policies(), self.signatories),
+                approval_seconds=self.approval_seconds,
+                pause=self.pause,
+            )
+            tasks = [asyncio.create_task(engine.run())]
+            stack.push_async_callback(_ended, tasks)
+            if receiving:
+                before = self.connections
+                tasks.append(listening := asyncio.create_task(listener.run(engine, ScriptedCommands())))
+                await self.until(lambda: listening.done() or self.connections > before or self.stands_by)
+                assert not listening.done(), listening.exception()
+            yield engine
+
+    @asynccontextmanager
+    async def process(self, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The bot as a process of its own (`team_process.py`), connected."""
+        before = self.connections
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(PROGRAM), str(self.database), *self._credentials()),
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            cwd=ROOT,
+        )
+        try:
+            await self.until(lambda: process.returncode is not None or self.connections > before, 30)
+            assert process.returncode is None, "it ended at once"
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    # What people do
+
+    @abstractmethod
+    def person(self, name: str, *, admin: bool = False) -> Any:
+        """Somebody else who belongs to the team and is in the channel."""
+
+    @abstractmethod
+    def stranger(self, name: str) -> Any:
+        """Somebody who is in the channel and does not belong: not a full member, or from elsewhere."""
+
+    @abstractmethod
+    def group(self, name: str, *members: Any) -> str:
+        """A group or role as settings name it."""
+
+    @abstractmethod
+    def leave(self, group: str, member: Any) -> None:
+        """Somebody is taken out of a group."""
+
+    @abstractmethod
+    def principal(self, person: Any) -> str:
+        """Somebody as settings name them."""
+
+    @abstractmethod
+    def another_channel(self, name: str) -> Any:
+        """A channel beside the one in which everybody is."""
+
+    @abstractmethod
+    def ask(self, text: str, *, by: Any = None, where: Any = None, files: Iterable[File] = ()) -> Talk:
+        """Priya, or somebody else, mentions the bot in the channel, or in another one."""
+
+    @abstractmethod
+    def remark(self, text: str, *, by: Any) -> Talk:
+        """Somebody says something in the channel that is not for the bot."""
+
+    @abstractmethod
+    def ask_below(self, talk: Talk, text: str, *, by: Any = None) -> Talk:
+        """Mention the bot where something was said before."""
+
+    @abstractmethod
+    def go_on(self, talk: Talk, text: str, *, by: Any = None) -> None:
+        """Say more where the answer is, without a mention."""
+
+    @abstractmethod
+    def ask_directly(self, text: str) -> Talk:
+        """Priya writes to the bot alone."""
+
+    @abstractmethod
+    async def press(self, person: Any, message: Any, label: str, *, old: Any = None) -> None:
+        """Press the button whose label begins so. `old` is what the person still has on the screen (`screen`)."""
+
+    @abstractmethod
+    def screen(self, message: Any) -> Any:
+        """What is on the screen now, for a press that comes late."""
+
+    @abstractmethod
+    async def fill_in(self, person: Any, fields: Mapping[str, str]) -> None:
+        """Fill in the form that somebody has open, and send it."""
+
+    @abstractmethod
+    async def rate(self, person: Any, message: Any, *, good: bool) -> None:
+        """Say what somebody thinks of an answer."""
+
+    # What people see
+
+    @abstractmethod
+    def conversation(self, talk: Talk) -> ConversationKey:
+        """Where the answer is, as the engine knows it."""
+
+    @abstractmethod
+    def messages(self, talk: Talk) -> list[Any]:
+        """The bot's messages where the answer is, oldest first, without what only one person sees."""
+
+    @abstractmethod
+    def words(self, message: Any) -> str:
+        """What a message says, its buttons included."""
+
+    @abstractmethod
+    def buttons(self, message: Any) -> list[str]:
+        """The labels of a message's buttons."""
+
+    @abstractmethod
+    def files(self, talk: Talk) -> list[File]:
+        """The files that the bot has shared where the answer is."""
+
+    @abstractmethod
+    def told(self, person: Any) -> list[str]:
+        """What only this person was told."""
+
+    @abstractmethod
+    def opened(self, person: Any) -> str:
+        """What the button that this person has pressed last shows to them alone."""
+
+    @abstractmethod
+    def notified(self) -> set[str]:
+        """Everybody whom something of the bot's has notified or could have, in the platform's own words."""
+
+    @abstractmethod
+    def fetched(self) -> set[str]:
+        """Every address that something of the bot's makes the platform ask for."""
+
+    @abstractmethod
+    async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+        """Wait until something is so."""
+
+    # What the platform sees of the bot, and does to it
+
+    @abstractmethod
+    def sent(self) -> str:
+        """Everything that the bot has ever sent to the platform."""
+
+    @abstractmethod
+    def refused(self) -> list[Any]:
+        """What the bot asked of the platform that the platform did not take."""
+
+    @abstractmethod
+    def unacknowledged(self) -> list[Any]:
+        """What people did whose arrival the platform has not been told of at its first attempt, where it is told."""
+
+    @abstractmethod
+    def taken(self, talk: Talk) -> bool:
+        """Whether the question will not come again by itself: from here on it is the bot's to answer."""
+
+    @abstractmethod
+    async def deliver_again(self, talk: Talk) -> None:
+        """Deliver the question again, whatever became of it: several times, to any process."""
+
+    @abstractmethod
+    def keep_to_limits(self) -> None:
+        """From now on the platform refuses what comes too fast."""
+
+    @abstractmethod
+    def refuse_next(self) -> None:
+        """The next message that the bot posts is refused, as one that it may not post."""
+
+    @abstractmethod
+    def forbid(self, talk: Talk) -> None:
+        """From now on the bot may post nothing new in the channel; it may change what is there."""
+
+    @abstractmethod
+    def shut_out(self, talk: Talk) -> None:
+        """The bot no longer sees the channel."""
+
+    @abstractmethod
+    def close(self, talk: Talk) -> None:
+        """The place of the answer takes nothing any more, from anybody."""
+
+    def shown(self, talk: Talk) -> str:
+        """Everything that can be read of the bot where the answer is."""
+        return "\n".join(self.words(each) for each in self.messages(talk))
+
+    async def reads(self, talk: Talk, text: str, seconds: float = PATIENCE) -> Any:
+        """Wait until somebody can read this of the bot; the message that says it."""
+
+        def found() -> list[Any]:
+            return [each for each in self.messages(talk) if text in self.words(each)]
+
+        await self.until(found, seconds)
+        return found()[-1]
+
+    async def hears(self, person: Any, text: str, seconds: float = PATIENCE) -> None:
+        """Wait until this person alone is told something."""
+        await self.until(lambda: any(text in each for each in self.told(person)), seconds)
+
+    async def card(self, talk: Talk) -> Any:
+        """Wait until there is a card to sign; its message."""
+        return await self.offers(talk, "Approve")
+
+    async def offers(self, talk: Talk, label: str) -> Any:
+        """Wait until there is a button whose label begins so; the last message with one."""
+
+        def found() -> list[Any]:
+            return [each for each in self.messages(talk) if any(name.startswith(label) for name in self.buttons(each))]
+
+        await self.until(found)
+        return found()[-1]
+
+    async def settles(self, message: Any) -> None:
+        """Wait until there is nothing left to press below a message."""
+        await self.until(lambda: self.buttons(message) == [])
+
+    async def turn(self, engine: Engine, talk: Talk) -> TurnView:
+        """The last turn where the answer comes, as it stands on disk; waits until there is one."""
+        async with asyncio.timeout(PATIENCE):
+            while not (found := await engine.recent(self.conversation(talk), 1)):
+                await asyncio.sleep(0.01)
+        return found[0]
+
+    # The bot
+
+    @property
+    @abstractmethod
+    def connections(self) -> int:
+        """How often a process has connected to receive."""
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether a process that is ready to receive does not connect now, because another one has."""
+        return False
+
+    @abstractmethod
+    async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
+        """What draws, and what receives, in one process."""
+
+    @abstractmethod
+    def _credentials(self) -> Iterable[str]:
+        """What `team_process.py` is told of the platform."""
+
+    async def _keep_opinion(self, _turn_id: str, good: bool, by: Author) -> None:
+        self.opinions.append((good, by))
+
+    async def _turn_log(self, stack: AsyncExitStack) -> SqlTurnLog:
+        if self.server:
+            address = PostgresServer(self.server)
+            shared = PostgresDatabase(address)
+            stack.push_async_callback(shared.close)
+            return SqlTurnLog(shared, functools.partial(listen, address))
+        database = open_sqlite(self.database)
+        stack.push_async_callback(database.close)
+        await schema.upgrade(database)
+        log = SqlTurnLog(database)
+        await log.adopt_orphans()
+        return log
+
+    def _policies(self) -> Policies:
+        servers: dict[str, dict[str, ApprovalPolicy]] = {}
+        for name in self.allowed:
+            server, _, tool = name.partition("__")
+            servers.setdefault(server, {})[tool] = ApprovalPolicy.ALWAYS_ALLOW
+        return Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()})
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in reversed(tasks):
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

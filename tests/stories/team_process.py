@@ -1,0 +1,79 @@
+"""A process of the bot on a platform, received there: `python team_process.py DATABASE PLATFORM API_URL TOKEN...`.
+
+Its model answers what it is asked, unless the environment says HANG: then it never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
+from bot.engine.engine import Engine
+from bot.engine.policy import Policies, Signatories
+from bot.engine.rules import RuleBook
+from bot.ports import Listener, Surface
+from bot.storage import schema
+from bot.storage.sqlite import open_sqlite
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import FakeToolbox, say
+from tests.platforms.front_door import ScriptedCommands
+
+
+class Echo:
+    """A model that repeats the question."""
+
+    capabilities = Capabilities()
+
+    async def named(self, _name: str) -> Echo:
+        return self
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        if os.environ.get("HANG"):
+            await asyncio.Event().wait()
+        yield say(f"You said: {request.messages[-1].text}")
+
+    async def close(self) -> None:
+        pass
+
+
+async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
+    """What draws in Slack, and what receives there."""
+    from bot.platforms.slack.workspace import opened_workspace  # noqa: PLC0415 - one platform is enough
+
+    bot_token, app_token = tokens
+    workspace = await stack.enter_async_context(opened_workspace(bot_token, url=url))
+    return workspace.surface, workspace.listener(app_token=app_token)
+
+
+async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
+    """What draws in Discord, and what receives there."""
+    from bot.platforms.discord.office import opened_office  # noqa: PLC0415 - one platform is enough
+    from tests.platforms.discord.workplace import SharedLeases  # noqa: PLC0415
+
+    office = await stack.enter_async_context(opened_office(*tokens, url=url))
+    return office.surface, office.listener(leases=SharedLeases(), holder="this process")
+
+
+async def main(file: str, platform: str, *credentials: str) -> None:
+    """Receive and answer until killed."""
+    async with AsyncExitStack() as stack:
+        database = open_sqlite(Path(file))
+        stack.push_async_callback(database.close)
+        await schema.upgrade(database)
+        log = SqlTurnLog(database)
+        await log.adopt_orphans()
+        opened = slack if platform == "slack" else discord
+        surface, listener = await opened(stack, *credentials)
+        engine = Engine(log, Echo(), FakeToolbox(), [surface], rules=RuleBook(Policies(), Signatories()))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(engine.run())
+            group.create_task(listener.run(engine, ScriptedCommands()))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

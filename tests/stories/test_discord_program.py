@@ -1,0 +1,210 @@
+"""The real program on a Discord server: questions, signatures, commands, a server that an admin adds, two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from bot.platforms.discord.permissions import PERMISSIONS, invite_link
+from tests.fakes.discord.permissions import NOTHING
+from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
+from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.postgres import Server
+from tests.stories.discord_program import a_company
+from tests.stories.program import a_bot
+from tests.stories.workplace import KEY, Outcome
+
+KEEP_IT = "note that the deploy is at noon"
+LOOK_UP = "look it up"
+THINK = "think about it"
+TOOL = "ticket-desk__lookup"
+NOTES = {"notes": {"command": sys.executable, "args": ["-m", "mcp_servers.notes"]}}
+FINAL = "AI answer"
+
+
+class Clerk:
+    """Notes what it is told to note, looks up what it is told to look up; thinks until the gate is opened."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def __call__(self, request: Request) -> Reply:
+        if request.results:
+            return Say(f"It said: {request.results[0].strip()}.")
+        if request.question == KEEP_IT:
+            return Say("Noting it.", calls=(Call("notes__add", {"text": "The deploy is at noon."}),))
+        if request.question == LOOK_UP and TOOL in request.tool_names:
+            return Say(calls=(Call(TOOL, {}),))
+        answer = Say(f"You said: {request.question}.")
+        return Hold(answer, self.gate) if request.question == THINK else answer
+
+
+@pytest.fixture
+def clerk() -> Clerk:
+    return Clerk()
+
+
+@pytest.fixture
+def model(clerk: Clerk) -> Iterator[FakeLanguageModel]:
+    with FakeLanguageModel("openai", rule=clerk) as model:
+        yield model
+    assert model.refusals == []
+
+
+async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_sign(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model) as company, company.bot(LOG_LEVEL="debug") as bot:
+        discord, priya, sam = company.discord, company.priya, company.sam
+        thread = await company.thread(company.ask("hello"))
+        assert thread.name == "hello"
+        await company.reads(thread, "You said: hello.", FINAL)
+        assert len(company.words(thread)) == 1
+
+        discord.say(priya, thread, KEEP_IT)
+        card = await company.reads(thread, "Approve: Add a note")
+        await company.press(priya, card, "Approve")
+        await company.reads(thread, "You may not sign this.", "Sam")
+        assert company.place.notes == []
+        await company.press(sam, card, "Approve")
+        await company.reads(thread, "It said: Saved as note #1", FINAL)
+        assert company.place.notes == ["The deploy is at noon."]
+        assert company.buttons(card) == []
+
+        private = discord.dm(priya)
+        discord.say(priya, private, "hello again")
+        await company.reads(private, "You said: hello again.", FINAL)
+
+        said = discord.say(sam, company.incidents, "checkout is slow since 14:05")
+        await discord.shortcut(priya, "Ask about this", said)
+        await discord.submit(priya, {"question": "why?"})
+        about = await company.thread(said)
+        await company.reads(about, "You said: why?.", FINAL)
+        assert "Sam: checkout is slow since 14:05" in json.dumps(model.requests[-1].body)
+
+        await discord.command(sam, "mcp list", company.incidents)
+        await company.reads(company.incidents, "notes", "connected", "weather", user=sam)
+        assert not any("weather" in each for each in company.words(company.incidents, priya))
+        await discord.command(priya, "conversations list", company.incidents)
+        await company.reads(company.incidents, "Conversations", "hello")
+        discord.say(sam, thread, f"{discord.bot.mention} mcp list")
+        await company.reads(discord.dm(sam), "notes", "weather", user=sam)
+
+        assert not discord.calls.refused()
+        assert discord.gateway.identified == 1
+        assert await bot.leaves() == 0
+        assert "ERROR" not in bot.log
+        assert "Traceback" not in bot.log
+        for secret in (discord.token, KEY):
+            assert not [name for name, content in company.place.written().items() if secret.encode() in content]
+
+
+async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_question(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_legacy("lookup")
+        found = {"content": [{"type": "text", "text": "ticket 7 is open"}]}
+        endpoint.on["tools/call"] = lambda asked: result(asked, found)
+        allowed = f"127.0.0.1:{endpoint.port}"
+        async with a_company(tmp_path, model, {}, MCP_ALLOWED_HOSTS=allowed) as company, company.bot() as bot:
+            discord, sam, incidents = company.discord, company.sam, company.incidents
+            await discord.command(sam, "mcp add", incidents)
+            wrong = {"Name": "Ticket desk", "field.where": "http://169.254.169.254/mcp", "Policy": "allow"}
+            await discord.submit(sam, wrong)
+            refused = await company.reads(incidents, "Not yet right", user=sam)
+            await company.press(sam, refused, "Correct it")
+            await discord.submit(sam, {"field.where": endpoint.url})
+            await company.reads(incidents, "`ticket-desk` is added.", "1 tool", user=sam)
+
+            thread = await company.thread(company.ask(LOOK_UP))
+            await company.reads(thread, "It said: ticket 7 is open.", FINAL)
+            assert not discord.calls.refused()
+            assert "Traceback" not in bot.log
+
+
+async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answers_what_was_said_meanwhile(
+    tmp_path: Path, model: FakeLanguageModel, clerk: Clerk, postgres: Server
+) -> None:
+    address = await asyncio.to_thread(postgres.fresh)
+    async with a_company(tmp_path, model, NOTES, DATABASE_URL=address) as company:
+        discord, priya, sam = company.discord, company.priya, company.sam
+        async with company.bot() as first, a_bot(company.place) as second:
+            await second.logs("another process receives from Discord; this one stands by")
+            signing = await company.thread(company.ask(KEEP_IT))
+            card = await company.reads(signing, "Approve: Add a note")
+            private = discord.dm(priya)
+            discord.say(priya, private, "hello")
+            await company.reads(private, "You said: hello.", FINAL)
+            thinking = await company.thread(company.ask(THINK))
+            await asyncio.wrap_future(clerk.gate.reached)
+            assert discord.gateway.identified == 1
+
+            await first.dies()
+            await discord.gateway.disconnected()
+            discord.say(priya, private, "are you there?")
+            discord.say(priya, signing, "and the time?")
+            clerk.gate.open()
+            await asyncio.to_thread(end_leases, address)
+            await discord.until(lambda: discord.gateway.identified == 2, 30)
+
+            await company.reads(private, "You said: are you there?.", FINAL)
+            await company.reads(thinking, f"You said: {THINK}.", FINAL)
+            await company.press(sam, card, "Approve")
+            await company.reads(signing, "It said: Saved as note #1", FINAL)
+            await company.reads(signing, "You said: and the time?.", FINAL)
+            assert company.place.notes == ["The deploy is at noon."]
+            for place, answer in (
+                (private, "You said: hello."),
+                (private, "You said: are you there?."),
+                (thinking, f"You said: {THINK}."),
+                (signing, "You said: and the time?."),
+            ):
+                assert sum(answer in each for each in company.words(place)) == 1
+            assert not discord.calls.refused()
+            assert "Traceback" not in second.log
+
+
+def end_leases(address: str) -> None:
+    """The time of whatever a dead process held is over, which takes half a minute otherwise."""
+    with psycopg.connect(address) as connection:
+        connection.execute("update leases set until = 0 where name like 'discord-gateway:%'")
+
+
+async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, {}) as company:
+        discord = company.discord
+
+        async def doctor() -> Outcome:
+            return await asyncio.to_thread(company.place.countersign, "doctor")
+
+        found = await doctor()
+        assert found.code == 0, found.out
+        assert "✓ discord · token  It is countersign, application " in found.out
+        assert "✓ discord · server Acme  The bot may do there what it needs." in found.out
+        assert "! discord · commands  Discord does not know /conversations, /mcp, /profile." in found.out
+
+        discord.app.message_content = False
+        discord.guild.everyone.permissions = NOTHING
+        lacking = await doctor()
+        assert lacking.code == 1
+        assert "! discord · message content  It is switched off" in lacking.out
+        (line,) = [each for each in lacking.out.splitlines() if "discord · server Acme" in each]
+        assert line.startswith("✗ discord · server Acme  It lacks permissions. View Channels: ")
+        assert all(each.name in line for each in PERMISSIONS)
+        assert line.endswith(invite_link(discord.app.id))
+
+        company.place.environment["DISCORD_TOKEN"] = wrong = f"{discord.bot.id}.another.token"
+        unknown = await doctor()
+        assert unknown.code == 1
+        assert "✗ discord · token  " in unknown.out
+        assert not any(secret in found.out + lacking.out + unknown.out for secret in (wrong, discord.token))
+        assert discord.gateway.identified == 0

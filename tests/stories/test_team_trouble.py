@@ -1,0 +1,130 @@
+"""What may go wrong for a team, on Slack and on Discord alike: places are lost, processes die, messages come twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from bot.domain.completions import Completion, ModelRequest
+from bot.engine.excuses import NOT_RUN
+from tests.fakes.parts import ask_for, call, say, tool, words
+from tests.postgres import Server
+from tests.stories.team import Talk, Team
+
+CREATE = "jira__create_issue"
+FINAL = "AI answer"
+REFUSED = "could not be shown here"
+
+
+async def test_a_call_whose_card_cannot_be_posted_is_denied_and_everybody_is_told(team: Team) -> None:
+    team.toolbox.add(tool(CREATE))
+    asked: list[Talk] = []
+
+    async def ask(_request: ModelRequest) -> Completion:
+        await team.until(lambda: asked and team.messages(asked[0]))
+        team.refuse_next()
+        return ask_for(call(CREATE, summary="One"))
+
+    team.model.script = [ask, say("I could not file it.")]
+    async with team.at_work():
+        asked.append(talk := team.ask("file it"))
+        await team.reads(talk, "I could not file it.")
+        await team.reads(talk, REFUSED)
+    assert team.toolbox.calls == []
+    assert any(REFUSED in text for text in words(team.model.requests[1]))
+    assert "Approve" not in str([team.buttons(each) for each in team.messages(talk)])
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda team, talk: team.forbid(talk),
+        lambda team, talk: team.shut_out(talk),
+        lambda team, talk: team.close(talk),
+    ],
+    ids=["silenced", "shut out", "closed"],
+)
+async def test_whoever_asked_in_a_place_that_the_bot_has_lost_is_told_in_private_once(
+    team: Team, lose: Callable[[Team, Talk], None]
+) -> None:
+    team.toolbox.add(tool(CREATE))
+    asked: list[Talk] = []
+
+    async def losing(_request: ModelRequest) -> Completion:
+        await team.until(lambda: asked and team.messages(asked[0]))
+        lose(team, asked[0])
+        return ask_for(call(CREATE, summary="One"))
+
+    team.model.script = [losing, say("I could not file it.")]
+    async with team.at_work():
+        asked.append(team.ask("file it"))
+        await team.until(lambda: team.told(team.priya))
+    (told,) = team.told(team.priya)
+    assert "I could not answer you where you asked “file it”." in told
+    assert NOT_RUN in told
+    assert team.fetched() == set()
+    assert team.toolbox.calls == []
+    assert len(team.model.requests) == 2
+
+
+async def test_one_process_receives_and_another_with_the_bots_token_alone_answers(team: Team) -> None:
+    team.model.script = [say("Late, but here.")]
+    async with team.at_work(drawing=False) as front:
+        talk = team.ask("why?")
+        async with asyncio.timeout(10):
+            while not await front.recent(team.conversation(talk), 1):
+                await asyncio.sleep(0.02)
+    assert team.messages(talk) == []
+    async with team.at_work(receiving=False):
+        await team.reads(talk, "Late, but here.")
+    assert len(team.model.requests) == 1
+
+
+async def test_what_was_received_is_answered_once_though_the_process_was_killed_right_after(team: Team) -> None:
+    async with team.process(HANG="1") as process:
+        talk = team.ask("are you there?")
+        await team.until(lambda: team.taken(talk), 30)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    async with team.process():
+        await team.deliver_again(talk)
+        await team.reads(talk, "You said: are you there?", 30)
+        await team.reads(talk, FINAL)
+    assert team.shown(talk).count("You said") == 1
+
+
+async def test_one_message_that_comes_again_and_again_to_two_processes_is_answered_once(
+    team: Team, postgres: Server
+) -> None:
+    team.server = await asyncio.to_thread(postgres.fresh)
+    team.model.script = [say("Once."), say("And then.")]
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(team.at_work())
+        talk = team.ask("why?")
+        await team.reads(talk, FINAL)
+        await team.deliver_again(talk)
+        team.go_on(talk, "and then?")  # it comes after what came again
+        await team.reads(talk, "And then.")
+    assert len(team.model.requests) == 2
+    assert len(team.messages(talk)) == 2
+    assert team.refused() == []
+
+
+async def test_a_click_works_on_any_process(team: Team, postgres: Server) -> None:
+    team.server = await asyncio.to_thread(postgres.fresh)
+    team.toolbox.add(tool(CREATE))
+    team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(team.at_work())
+        talk = team.ask("file it")
+        card = await team.card(talk)
+        before = team.screen(card)
+        await asyncio.gather(*(team.press(team.sam, card, "Approve", old=before) for _ in range(2)))
+        await team.reads(talk, "Filed.")
+    assert team.toolbox.names == [CREATE]

@@ -1,0 +1,196 @@
+"""The bot as a team meets it, on Slack and on Discord alike: questions, answers, files, opinions, and who waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.domain.completions import Completion, ModelRequest
+from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult
+from bot.domain.tools import Returned, ToolOutcome
+from bot.ports import CallContext
+from tests.fakes.parts import ask_for, call, returned, say, tool
+from tests.stories.team import Team, never, think
+
+STOPPED = "Okay, I stopped."
+FINAL = "AI answer"
+READ = "web__read"
+
+
+async def test_a_mention_is_answered_beside_it_once(team: Team) -> None:
+    team.model.script = [say("The payments pool is too small.")]
+    async with team.at_work():
+        talk = team.ask("why 502?")
+        message = await team.reads(talk, FINAL)
+    assert "The payments pool is too small." in team.words(message)
+    assert len(team.messages(talk)) == 1
+    assert len(team.model.requests) == 1
+    assert team.refused() == []
+
+
+async def test_what_others_said_before_reaches_the_model_as_theirs(team: Team) -> None:
+    team.model.script = [say("Since the deploy.")]
+    root = team.remark("checkout is broken since the deploy", by=team.sam)
+    async with team.at_work():
+        talk = team.ask_below(root, "since when?")
+        await team.reads(talk, FINAL)
+    told = [message.text for message in team.model.requests[0].messages]
+    said = "sam: checkout is broken since the deploy"
+    assert any(said in text.casefold() and "others" in text for text in told)
+    assert told[-1] == "since when?"
+
+
+async def test_a_conversation_goes_on_without_a_mention(team: Team) -> None:
+    team.model.script = [say("The pool."), say("Since 14:05.")]
+    async with team.at_work():
+        talk = team.ask("why?")
+        await team.reads(talk, FINAL)
+        team.go_on(talk, "since when?")
+        await team.reads(talk, "Since 14:05.")
+    assert len(team.messages(talk)) == 2
+
+
+async def test_who_writes_to_the_bot_alone_gets_a_long_answer_whole(team: Team) -> None:
+    team.model.script = [say("word " * 300 + "and the end.")]
+    async with team.at_work():
+        talk = team.ask_directly("tell me a lot")
+        await team.reads(talk, FINAL)
+    assert team.shown(talk).count("and the end.") >= 1
+    assert team.refused() == []
+
+
+async def test_an_answer_of_forty_thousand_characters_arrives_whole(team: Team) -> None:
+    lines = [f"- finding {number}: the pool was empty at that moment" for number in range(900)]
+    team.model.script = [say("\n".join(lines))]
+    async with team.at_work():
+        talk = team.ask("list them all")
+        await team.reads(talk, FINAL)
+    everything = "\n".join([team.shown(talk), *(content.decode() for _, content in team.files(talk))])
+    assert sum(map(len, lines)) > 40_000
+    assert [number for number in range(900) if f"finding {number}:" not in everything] == []
+    assert team.refused() == []
+
+
+async def test_a_question_is_received_while_the_model_thinks_about_another(team: Team) -> None:
+    goes_on = asyncio.Event()
+
+    async def slowly(_request: ModelRequest) -> Completion:
+        await goes_on.wait()
+        return say("At last.")
+
+    team.model.script = [slowly, say("At once.")]
+    async with team.at_work():
+        talk = team.ask("why?")
+        await team.until(lambda: team.model.requests)
+        await team.until(lambda: not team.unacknowledged())
+        other = team.ask("and you?", by=team.sam)
+        await team.reads(other, "At once.")
+        await team.until(lambda: not team.unacknowledged())
+        assert "At last." not in team.shown(talk)
+        goes_on.set()
+        await team.reads(talk, "At last.")
+    assert len(team.model.requests) == 2
+
+
+async def test_ten_questions_at_once_stay_below_what_the_platform_takes(team: Team) -> None:
+    team.pause = asyncio.sleep
+    team.model.script = [say(f"Answer {number}. " + "word " * 50) for number in range(10)]
+    async with team.at_work():
+        team.keep_to_limits()
+        talks = [team.ask("why?", where=team.another_channel(f"room-{number}")) for number in range(10)]
+        for talk in talks:
+            await team.reads(talk, FINAL)
+    assert team.refused() == []
+
+
+async def test_a_question_that_waits_says_so_and_can_be_withdrawn(team: Team) -> None:
+    goes_on = asyncio.Event()
+
+    async def slowly(_request: ModelRequest) -> Completion:
+        await goes_on.wait()
+        return say("The pool.")
+
+    team.model.script = [slowly]
+    async with team.at_work():
+        talk = team.ask("why?")
+        await team.until(lambda: team.model.requests)
+        team.go_on(talk, "since when?")
+        waiting = await team.reads(talk, "Waiting behind 1 earlier message")
+        assert team.buttons(waiting) == ["Withdraw"]
+        await team.press(team.priya, waiting, "Withdraw")
+        await team.until(lambda: "Waiting behind" not in team.shown(talk))
+        goes_on.set()
+        await team.reads(talk, "The pool.")
+    assert len(team.model.requests) == 1
+    assert team.refused() == []
+
+
+async def test_what_people_think_of_an_answer_is_kept(team: Team) -> None:
+    team.model.script = [say("The pool.")]
+    async with team.at_work():
+        talk = team.ask("why?")
+        answer = await team.reads(talk, FINAL)
+        await team.rate(team.priya, answer, good=False)
+        await team.hears(team.priya, "Thank you, noted.")
+        await team.rate(team.sam, answer, good=True)
+        await team.until(lambda: len(team.opinions) == 2)
+    assert [(good, f"{by.platform}:{by.id}") for good, by in team.opinions] == [
+        (False, team.principal(team.priya)),
+        (True, team.principal(team.sam)),
+    ]
+
+
+async def test_a_file_reaches_the_model_and_what_a_tool_returns_is_shared(team: Team) -> None:
+    async def export(asked: ToolCall, _context: CallContext) -> ToolOutcome:
+        return Returned(ToolResult(asked.id, (TextPart("exported"), FilePart(b"pool,20\n", "text/csv", "pools.csv"))))
+
+    team.toolbox.add(tool(READ, read_only=True), export)
+    team.allowed = {READ}
+    team.model.script = [ask_for(call(READ)), say("It is the pool.")]
+    async with team.at_work():
+        talk = team.ask("what is in it?", files=[("checkout.log", b"14:05 pool exhausted")])
+        await team.reads(talk, FINAL)
+        await team.until(lambda: team.files(talk))
+    assert "14:05 pool exhausted" in str(team.model.requests[0].messages)
+    assert team.files(talk) == [("pools.csv", b"pool,20\n")]
+    assert team.refused() == []
+
+
+async def test_stop_ends_a_running_turn(team: Team) -> None:
+    team.model.script = [think]
+    async with team.at_work():
+        talk = team.ask("think for ever")
+        await team.until(lambda: any("Stop" in team.buttons(each) for each in team.messages(talk)))
+        message = team.messages(talk)[-1]
+        await team.press(team.priya, message, "Stop")
+        await team.reads(talk, STOPPED)
+        await team.until(lambda: team.buttons(message) == [])
+    assert team.refused() == []
+
+
+async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None:
+    team.toolbox.add(tool("web__read", read_only=True), never)
+    team.allowed = {"web__read"}
+    team.model.script = [ask_for(call("web__read"))]
+    async with team.at_work():
+        talk = team.ask("read it")
+        await team.until(lambda: team.toolbox.calls and any("Stop" in team.buttons(m) for m in team.messages(talk)))
+        await team.press(team.priya, team.messages(talk)[-1], "Stop")
+        await team.reads(talk, STOPPED)
+        await team.until(lambda: "Stop" not in str([team.buttons(each) for each in team.messages(talk)]))
+    assert "◌" not in team.shown(talk)
+
+
+async def test_nothing_a_tool_or_the_model_says_calls_anybody(team: Team) -> None:
+    shouting = "<!channel> <@U00000001> @everyone @here <@&1> <https://evil.example|click>"
+
+    async def shout(asked: object, _context: CallContext) -> ToolOutcome:
+        return returned(asked, shouting)  # type: ignore[arg-type]
+
+    team.toolbox.add(tool("web__read", read_only=True), shout)
+    team.allowed = {"web__read"}
+    team.model.script = [ask_for(call("web__read")), say(f"It says {shouting}.")]
+    async with team.at_work():
+        talk = team.ask("read it")
+        await team.reads(talk, FINAL)
+    assert team.notified() == set()
+    assert team.fetched() == set()
