@@ -37,9 +37,10 @@ format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from the real program (Slack's need Chromium)
+pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from the real program (Chromium for Slack and Discord)
 	@$(BIN)/python docs/pictures/draw.py
 	@$(BIN)/python docs/pictures/slack.py
+	@$(BIN)/python docs/pictures/discord_pictures.py
 
 lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate \

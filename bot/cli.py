@@ -30,7 +30,9 @@ app = typer.Typer(
 database_commands = typer.Typer(help="The database's schema.", rich_markup_mode=None)
 secret_commands = typer.Typer(help="Keys and stored secrets.", rich_markup_mode=None)
 app.add_typer(database_commands, name="db")
+audit_commands = typer.Typer(help="What was asked, signed, refused, run and changed.", rich_markup_mode=None)
 app.add_typer(secret_commands, name="secrets")
+app.add_typer(audit_commands, name="audit")
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -44,6 +46,13 @@ class Approve(StrEnum):
     NEVER = "never"
     READS = "reads"
     ALL = "all"
+
+
+class Format(StrEnum):
+    """What `--format` may say."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
 
 
 def _version(wanted: bool) -> None:
@@ -206,6 +215,57 @@ def rotate(*, debug: Debug = False) -> None:
         return FAILED if resealed.unopened else 0
 
     _run(encrypt_anew, debug=debug)
+
+
+@audit_commands.command("export")
+def export_audit(
+    *,
+    written_as: Annotated[
+        Format, typer.Option("--format", help="JSON Lines, or CSV for a spreadsheet.")
+    ] = Format.JSONL,
+    since: Annotated[str, typer.Option(metavar="TIME", help="From then on: 2026-08-31, 2026-08-31T14:30, 7d.")] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="Before then.")] = "",
+    debug: Debug = False,
+) -> None:
+    """Write the audit's rows to standard output, oldest first. Times are UTC."""
+
+    async def write(settings: Settings) -> int:
+        from bot.app.audit import Format as Written  # noqa: PLC0415
+        from bot.app.audit import export  # noqa: PLC0415
+
+        return await export(settings, Written(written_as.value), since, until)
+
+    _run(write, debug=debug)
+
+
+@audit_commands.command("verify")
+def verify_audit(
+    *,
+    head: Annotated[
+        str, typer.Option(metavar="NUMBER:HASH", help="A row that was noted before, by `countersign audit head`.")
+    ] = "",
+    debug: Debug = False,
+) -> None:
+    """See whether every row is what it was; exit code 1 and the row's number if one is not."""
+
+    async def check(settings: Settings) -> int:
+        from bot.app.audit import verify  # noqa: PLC0415
+
+        return await verify(settings, head)
+
+    _run(check, debug=debug)
+
+
+@audit_commands.command("head")
+def head_of_audit(*, debug: Debug = False) -> None:
+    """Print the number and hash of the last row: keep them elsewhere, rows cut off the end show only by them."""
+
+    async def show(settings: Settings) -> int:
+        from bot.app.audit import head  # noqa: PLC0415
+
+        return await head(settings)
+
+    _run(show, debug=debug)
 
 
 @app.command()

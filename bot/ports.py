@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.domain.approvals import Decision, Revision, Settlement
+from bot.domain.approvals import ALONE, Decision, Revision, Settlement, Signing
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.checks import Check
-from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.grants import Grant, Permission
 from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.rings import Ring
 from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
@@ -31,6 +32,9 @@ class FrontDoor(Protocol):
 
     async def decide(self, decision: Decision, member: Member) -> Settlement:
         """Settle an approval, if this member may and nobody was faster."""
+
+    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+        """Approve a call and allow the next ones like it, if this member may do both and nobody was faster."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""
@@ -87,6 +91,10 @@ class Surface(Protocol):
 
 class Commands(Protocol):
     """Slash commands, written once for all platforms."""
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """Every verb by its command, for a platform that registers them."""
 
     def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
         """Answer a command, possibly several times while it works: each reply replaces the one before."""
@@ -204,8 +212,20 @@ class TurnLog(Protocol):
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Make a turn of a message, unless one of its keys was seen before."""
 
-    async def decide(self, decision: Decision) -> Settlement:
-        """Compare-and-set on the approval's id and revision."""
+    async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
+        """Compare-and-set on the approval's id and revision; `signing` is what the engine has found out about whoever
+        decides. Counted, if more people have to sign, by these terms or by those the call was asked on.
+        """
+
+    async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
+        """Calls that wait for a signature and whose approvers are to be reminded now, in conversations that one of
+        `reaches` takes in: each is handed out once, to one process.
+        """
+
+    async def grant(self, decision: Decision, grant: Grant, signing: Signing = ALONE) -> Settlement:
+        """The same, and keep the grant if this approval is the one that counts; calls of the turn that wait for the
+        same are approved with it.
+        """
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""
@@ -243,8 +263,15 @@ class TurnLog(Protocol):
     async def begin(self, claim: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call, before it is sent."""
 
-    async def end(self, claim: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
-        """Record how a call ended. After a lost lease the result is kept beside the step for the audit."""
+    async def end(
+        self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
+    ) -> TurnRecord:
+        """Record how a call ended, and how many seconds it was under way; None if it was not sent. After a lost lease
+        the result is kept beside the step for the audit.
+        """
+
+    async def refuse(self, approval_id: str, by: Author, reason: str) -> None:
+        """Put on record that somebody tried to decide who may not, once for each person, approval and reason."""
 
     async def park(self, claim: Claim) -> TurnRecord | None:
         """Give the turn back while people think; None if it is parked, the record if there is work after all."""

@@ -1,4 +1,5 @@
-"""What admins set, on disk: servers, secrets, policies, profiles; conversations as people look them up; opinions.
+"""What admins set, on disk: servers, secrets, policies, profiles; conversations as people look them up; opinions; what
+processes share.
 
 Every method is one transaction. What changes something that admins set has its line in the audit, and makes `revision`
 grow. `by` is whoever did it.
@@ -11,11 +12,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.grants import Grant
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import ServerRecord, Standing, Synced
-from bot.domain.turns import Turn
+from bot.domain.terms import NO_TERMS, Terms
+from bot.domain.turns import ToolStep, Turn
 
 
 class ServerStore(Protocol):
@@ -64,16 +69,33 @@ class ServerStore(Protocol):
 
 
 class PolicyStore(Protocol):
-    """Policies that admins have set, beside those of the operator's file."""
+    """Rules that admins have set, beside those of the operator's file."""
 
-    async def rules(self) -> Sequence[PolicyRule]:
-        """All of them."""
+    async def rules(self) -> Sequence[Rule]:
+        """All of them, of all workspaces."""
 
-    async def set_rule(self, rule: PolicyRule, by: Author) -> None:
-        """Set or replace the rule of a tool or server."""
+    async def set_rule(self, rule: Rule, by: Author) -> Rule:
+        """Keep a rule, in the place of the one of its workspace that is about the same calls; as it is kept, with its
+        id. Raises NotFound if its server is gone.
+        """
 
-    async def clear_rule(self, server: str, tool: str, by: Author) -> bool:
+    async def clear_rule(self, rule_id: str, by: Author) -> bool:
         """Take a rule away. False if there was none."""
+
+    async def past(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        """Calls that were asked for, with what was ruled of them then, in conversations whose key begins with `reach`:
+        by the beginning of their approval's id, by their turn's id, or by that and their number (`TURN:N`).
+        """
+
+
+class GrantStore(Protocol):
+    """What was allowed beforehand. Grants are given with a signature (`bot.ports.TurnLog.grant`)."""
+
+    async def in_force(self, home: str) -> Sequence[Grant]:
+        """The grants in force in a workspace (`platform:workspace`), the latest first."""
+
+    async def revoke(self, grant_id: str, by: Author) -> bool:
+        """End a grant, for calls that are asked for from now on. False if it is not in force."""
 
 
 class ProfileStore(Protocol):
@@ -126,17 +148,6 @@ class PastCall:
     turn_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One line of the audit. `facts` are plain JSON values; `at` is epoch seconds."""
-
-    seq: int
-    at: float
-    kind: str
-    actor: str
-    facts: Mapping[str, object]
-
-
 class Archive(Protocol):
     """What has happened, for people who look it up."""
 
@@ -161,19 +172,21 @@ class Archive(Protocol):
     async def running(self, server: str) -> int:
         """How many calls to a server's tools wait for a signature now."""
 
-    async def audit(self, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
-        """A page of what was done to a server or profile (its id; empty for all), the latest first, and how many
-        there are in all.
-        """
+    async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
+        """A page of the audit, the latest row first, and how many rows fit in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitedCall:
-    """A call that waits for a signature, as far as it takes to say whose: without what would be signed."""
+    """A call that waits for a signature, as far as it takes to say whose: without what would be signed. `editors` are
+    the principals of those who have changed that.
+    """
 
     approval_id: str
     conversation: ConversationKey
     asked_by: Author
+    terms: Terms = NO_TERMS
+    editors: frozenset[str] = frozenset()
 
 
 class Overview(Protocol):
@@ -186,6 +199,15 @@ class Overview(Protocol):
 
     async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """What this person, a principal, has asked there, the latest first. Turns that cannot be read are left out."""
+
+
+class Engagements(Protocol):
+    """Where people and the bot are talking to each other."""
+
+    async def engaged(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+        """The conversations whose key begins with `reach` and in which somebody has asked something in the last
+        `seconds`, the latest first, at most `limit`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +230,57 @@ class OpinionStore(Protocol):
 
     async def of(self, turn_id: str) -> Sequence[Opinion]:
         """What people think of a turn's answer, the first to say so first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How often something may be done: `at_once` times after a quiet time, and once more every `interval` seconds. In
+    any `period` that is `at_once + period / interval` times at most.
+    """
+
+    at_once: int
+    interval: float
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """It may be done in `wait` seconds. `left` is how often it may be done at once after that; below zero, how many
+    wait for it.
+    """
+
+    wait: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It may not be done in time; in `wait` seconds it might."""
+
+    wait: float
+
+
+class Quotas(Protocol):
+    """Limits that all processes keep together, by name. The database's clock decides. Asking twice where the answer to
+    the first was lost costs a turn and does no harm.
+    """
+
+    async def take(self, name: str, quota: Quota, most_wait: float) -> Granted | Refused:
+        """Take the next turn if it comes within `most_wait` seconds; nothing otherwise. Raises DatabaseError."""
+
+    async def hold_off(self, name: str, quota: Quota, seconds: float) -> None:
+        """Let nobody who asks from now on have a turn before `seconds` are over; after that they come one by one.
+        Turns that were granted stay granted. Raises DatabaseError.
+        """
+
+
+class Leases(Protocol):
+    """Who alone may do a thing that only one process should do at a time. The database's clock decides."""
+
+    async def hold(self, name: str, holder: str, seconds: float) -> bool:
+        """Take what is free, or renew what is the holder's: True if it is theirs for `seconds`, to be counted from
+        before this was called. What another holds is free once they released it, or once their seconds are over.
+        Raises DatabaseError, before half of the seconds are over if the database is away.
+        """
+
+    async def release(self, name: str, holder: str) -> None:
+        """Let another have it at once. Nothing happens if it is not the holder's. Raises DatabaseError."""

@@ -129,7 +129,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytes
         assert f"{name} is " in said
     assert "LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'" in said
     assert "OPENAI_API is 'soap': input should be 'auto' or 'chat'" in said
-    assert "'ALWAYS_ALLOW', 'ALWAYS_DENY' or 'ASK_USER'" in said
+    assert "'ALWAYS_ALLOW', 'ALWAYS_DENY', 'ASK_USER' or 'AUTO'" in said
 
 
 @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"])

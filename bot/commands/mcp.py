@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bot.commands.audit_search import AuditSearch
 from bot.commands.command import Command
 from bot.commands.directory import Directory
+from bot.commands.grants import Grants
 from bot.commands.parts import CommandParts
+from bot.commands.policy_explaining import PolicyExplaining
 from bot.commands.server_adding import ServerAdding
 from bot.commands.server_checks import ServerChecks
 from bot.commands.server_drafting import ServerDrafting
@@ -35,8 +38,11 @@ def mcp_command(parts: CommandParts, directory: Directory) -> Command:
             *listing.more_deeds,
             *ServerUse(parts, directory).deeds,
             *ServerPolicies(parts, directory).deeds,
+            PolicyExplaining(parts, directory).deed,
+            *Grants(parts).deeds,
             *ServerSecrets(parts, directory, drafting).deeds,
-            *ServerPast(parts, directory).deeds,
+            ServerPast(parts, directory).deed,
+            AuditSearch(parts, directory).deed,
         ),
         parts.rights,
         objection=lambda: "" if parts.servers.enabled else OFF,

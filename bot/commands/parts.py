@@ -6,17 +6,19 @@ The composition root gives all of it. Commands know no settings, no files and no
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.policies import Judgement, Rule
 from bot.domain.servers import ServerConfig
+from bot.domain.terms import Terms
 from bot.domain.tools import Tool
 from bot.domain.views import TurnView
 from bot.ports import ServerAdmin
-from bot.stores import Archive, PolicyStore, ProfileStore, ServerStore
+from bot.stores import Archive, GrantStore, PolicyStore, ProfileStore, ServerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,20 @@ class Administration(Protocol):
         """
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        """What happens if somebody asks for this tool there: file, database and profile taken together."""
+        """What happens if somebody asks for this tool there: file, database and profile taken together, as far as that
+        depends on nobody and on no argument.
+        """
+
+    def judge(
+        self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
+    ) -> Judgement:
+        """The same of this very call by this person, and why."""
+
+    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
+        """All rules that hold there, of the file, the database and the profile."""
+
+    def signed_by(self, terms: Terms, conversation: ConversationKey) -> str:
+        """Whose signature a call takes there on these terms, in a few words: plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,7 @@ class CommandParts:
     policies: PolicyStore
     profiles: ProfileStore
     archive: Archive
+    grants: GrantStore
     recent: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
     file: str = "config/mcp_servers.json"
     allowed_names: frozenset[str] = frozenset()

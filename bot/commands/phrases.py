@@ -17,8 +17,9 @@ POLICY_WORDS = {
     ApprovalPolicy.ALWAYS_ALLOW: "runs",
     ApprovalPolicy.ASK_USER: "asks",
     ApprovalPolicy.ALWAYS_DENY: "blocked",
+    ApprovalPolicy.AUTO: "runs if it only reads",
 }
-POLICY_CHOICES = ("ask", "allow", "deny")
+POLICY_CHOICES = ("ask", "allow", "deny", "auto")
 _POLICIES = {
     "ask": ApprovalPolicy.ASK_USER,
     "asks": ApprovalPolicy.ASK_USER,
@@ -26,11 +27,13 @@ _POLICIES = {
     "run": ApprovalPolicy.ALWAYS_ALLOW,
     "deny": ApprovalPolicy.ALWAYS_DENY,
     "block": ApprovalPolicy.ALWAYS_DENY,
+    "auto": ApprovalPolicy.AUTO,
 }
 POLICY_SAID = {
     ApprovalPolicy.ASK_USER: "ask",
     ApprovalPolicy.ALWAYS_ALLOW: "allow",
     ApprovalPolicy.ALWAYS_DENY: "deny",
+    ApprovalPolicy.AUTO: "auto",
 }
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
@@ -76,6 +79,15 @@ def ago(then: float | None, now: float) -> str:
     if seconds < 30 * 86400:
         return f"{int(seconds // 86400)} days ago"
     return f"on {datetime.fromtimestamp(then, UTC):%Y-%m-%d}"
+
+
+def lasts_until(then: float, now: float) -> str:
+    """How long until then: `in 40 s`, `in 12 min`, `in 3 h`, `in 5 days`."""
+    seconds = max(then - now, 0)
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"in {int(seconds // size)} {unit}"
+    return f"in {int(seconds)} s"
 
 
 def moment(then: float) -> str:

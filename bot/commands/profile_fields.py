@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.commands.directory import Seen
 from bot.commands.phrases import POLICY_SAID, policy_meant
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Field, FieldKind, Form
-from bot.domain.profiles import EVERY_TOOL, PolicyRule, Profile
+from bot.domain.policies import ANY, Rule, is_pattern
+from bot.domain.profiles import Profile
+from bot.domain.rule_language import RuleError, read_rule, rule_table
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
@@ -26,7 +30,7 @@ _FIRST = (
     Field("tools", "Tools", FieldKind.LINES, "SERVER.TOOL, one a line: the only ones of that server"),
 )
 _SECOND = (
-    Field("policies", "Policies", FieldKind.LINES, "SERVER=ask or SERVER.TOOL=deny, one a line"),
+    Field("policies", "Policies", FieldKind.LINES, "SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
     Field("approvers", "Approvers", FieldKind.LINES, "slack:U1 or slack-group:S1, one a line; empty for the settings'"),
 )
 STEPS = (_FIRST, _SECOND)
@@ -50,10 +54,7 @@ def profile_values(profile: Profile, servers: Sequence[Seen]) -> dict[str, str]:
     """What the fields hold now, with servers by their slugs. A server that is gone keeps its id."""
     slugs = {seen.id: seen.name for seen in servers}
     tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
-    policies = (
-        f"{slugs.get(rule.server, rule.server)}{f'.{rule.tool}' if rule.tool else ''}={POLICY_SAID[rule.policy]}"
-        for rule in profile.policies
-    )
+    policies = (_line(rule, slugs) for rule in profile.policies)
     enabled = [EVERY_SERVER] if profile.servers is None else sorted(slugs.get(each, each) for each in profile.servers)
     return {
         "name": profile.name,
@@ -100,7 +101,7 @@ class _Reader:
     """Reads lines about servers, by any name they have. Those that are gone may stay, by their ids."""
 
     def __init__(self, servers: Sequence[Seen], profile: Profile) -> None:
-        gone = {*(profile.servers or ()), *profile.tools, *(rule.server for rule in profile.policies)}
+        gone = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
         # The later counts: nobody takes another server's place by calling his own by its slug or id.
         self._ids = {seen.config.title.lower(): seen.id for seen in servers if seen.config.title}
         self._ids |= {seen.name.lower(): seen.id for seen in servers}
@@ -120,22 +121,70 @@ class _Reader:
             found[server_id] = found.get(server_id, frozenset()) | {tool}
         return found
 
-    def policies(self, text: str) -> tuple[PolicyRule, ...]:
-        found: list[PolicyRule] = []
-        for line in _lines(text):
-            place, assigned, word = line.rpartition("=")
-            server, _, tool = place.partition(".")
-            policy = policy_meant(word.strip())
-            if not assigned or policy is None:
-                raise ValueError("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow or deny.")
-            found.append(PolicyRule(self._id(server), tool.strip() or EVERY_TOOL, policy))
-        return tuple(found)
+    def policies(self, text: str) -> tuple[Rule, ...]:
+        """Lines of the short form, and rules as JSON. What is said of a server is about those of its tools that have
+        no line of their own.
+        """
+        short: list[tuple[str, str, ApprovalPolicy]] = []
+        rules: list[Rule] = []
+        for line in _rule_lines(text):
+            if line.startswith("{"):
+                rules.append(self._rule(line))
+            else:
+                short.append(self._short(line))
+        for server, tool, policy in short:
+            others = frozenset(each for each_server, each, _ in short if each_server == server and not is_pattern(each))
+            rules.append(Rule(policy, server_id=server, tool=tool, but=others if tool == ANY else frozenset()))
+        return tuple(rules)
+
+    def _short(self, line: str) -> tuple[str, str, ApprovalPolicy]:
+        place, assigned, word = line.rpartition("=")
+        server, _, tool = place.partition(".")
+        policy = policy_meant(word.strip())
+        if not assigned or policy is None:
+            raise ValueError("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow, deny or auto.")
+        return self._id(server), tool.strip() or ANY, policy
+
+    def _rule(self, line: str) -> Rule:
+        try:
+            table = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError("A line that begins with { must be a rule as JSON, on one line.") from None
+        server = table.get("server")
+        if isinstance(server, str) and not is_pattern(server):
+            table = {**{key: value for key, value in table.items() if key != "server"}, "server_id": self._id(server)}
+        elif "server" in table and server != ANY:
+            raise ValueError("A rule's server is a server's name, or *: other patterns are for the operator's file.")
+        try:
+            return read_rule(table)
+        except RuleError as error:
+            raise ValueError(f"A rule's {error.key}: {error}.") from error
 
     def _id(self, name: str) -> str:
         found: str | None = self._ids.get(name.strip().lower())
         if found is None:
             raise ValueError("One of the servers does not exist here; /mcp list lists them.")
         return found
+
+
+def _line(rule: Rule, slugs: Mapping[str, str]) -> str:
+    """A rule as it is typed: the short form where that says all of it."""
+    server = slugs.get(rule.server_id, rule.server_id)
+    if (
+        rule
+        == Rule(rule.policy, server_id=rule.server_id, tool=rule.tool, but=rule.but, id=rule.id, by=rule.by, at=rule.at)
+        and server
+    ):
+        return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"
+    table = rule_table(rule)
+    if table.pop("server_id", ""):
+        table["server"] = server
+    return json.dumps(table, ensure_ascii=False)
+
+
+def _rule_lines(text: str) -> list[str]:
+    lines = (line.strip() for line in text.splitlines())
+    return [each for line in lines for each in ([line] if line.startswith("{") else _lines(line))]
 
 
 def _lines(text: str) -> list[str]:

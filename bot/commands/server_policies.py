@@ -1,21 +1,35 @@
-"""`/mcp policy list`, `set`, `clear`: what admins say of servers and tools, beside the operator's file."""
+"""`/mcp policy list`, `set`, `clear`: the rules of admins, beside those of the operator's file."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from bot.commands.command import Deed, Request
 from bot.commands.directory import Directory, Seen
 from bot.commands.paging import cut, page_of
-from bot.commands.parameters import A_SERVER, A_TOOL, POLICY, SERVER
+from bot.commands.parameters import A_SERVER, A_TOOL, POLICY
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import POLICY_SAID, POLICY_WORDS, ago, code, did_you_mean, named, policy_meant
+from bot.commands.policy_options import CONDITIONS, TERMS, given_rule, options_of, shown_id
 from bot.commands.refusals import Refusal
 from bot.commands.server_listing import risk
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import Action, Reply, Table, Verb
-from bot.domain.profiles import EVERY_TOOL, PolicyRule
+from bot.domain.commands import Action, Known, Parameter, Reply, Table, Verb
+from bot.domain.conversations import ConversationKey
+from bot.domain.policies import ANY, Rule, as_pattern, is_for_server, is_for_tool, is_pattern
+from bot.domain.rule_language import words
+from bot.domain.servers import EVERYWHERE
+from bot.domain.terms import NO_TERMS
 from bot.domain.tools import Tool
+
+MOST_RULES = 30
+"""A list shows no more of them beside its table."""
+_SERVERS = Parameter(
+    "server", "the server's name, id or title; * for all", required=True, completes=Known.SERVERS, metavar="NAME"
+)
+_SERVER_OR_RULE = Parameter(
+    "server", "a rule's id; or a server, or * for all", required=True, completes=Known.SERVERS, metavar="NAME"
+)
 
 
 class ServerPolicies:
@@ -31,9 +45,15 @@ class ServerPolicies:
         shown = Verb(
             "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
         )
-        made = Verb("policy set", "what happens when the model asks for a tool", (SERVER, A_TOOL, POLICY))
-        undone = Verb("policy clear", "take an admin's word back", (SERVER, A_TOOL), aliases=("policy remove",))
+        made = Verb(
+            "policy set", "what happens when the model asks for a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
+        )
+        undone = Verb(
+            "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
+        )
         return Deed(shown, self._list), Deed(made, self._set), Deed(undone, self._clear)
+
+    # Listing
 
     async def _list(self, request: Request) -> AsyncIterator[Reply]:
         name = request.arguments.one("server")
@@ -41,109 +61,211 @@ class ServerPolicies:
             servers = [await self._directory.find(name, request.conversation)]
         else:
             servers = await self._directory.all(request.conversation)
-        rules = {(rule.server, rule.tool): rule for rule in await self._parts.policies.rules()}
+        rules = await self._rules(request.conversation)
         rows = [row for seen in servers for row in self._rows(seen, rules, request)]
-        if not rows:
+        others = self._other_rules(servers, request, whole=not name)
+        if not rows and not others:
             yield Reply("No tools are known and nobody has said anything of their servers. `/mcp list` says why.")
             return
-        words = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
+        spoken = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
         yield Reply(
             f"Policies · {len(rows)}",
             Table(("server", "tool", "risk", "policy", "set by an admin"), tuple(cut(rows, request.arguments.page))),
-            page=page_of(request.arguments.page, len(rows), words),
+            tuple(others),
+            page=page_of(request.arguments.page, len(rows), spoken),
         )
 
-    def _rows(self, seen: Seen, rules: dict[tuple[str, str], PolicyRule], request: Request) -> list[tuple[str, ...]]:
-        policy_of = self._parts.administration.policy_of
+    def _rows(self, seen: Seen, rules: Sequence[Rule], request: Request) -> list[tuple[str, ...]]:
+        """What holds for each tool, and the rules about this server that look at nothing but the tool's name."""
+        plain = [rule for rule in rules if rule.plain and rule.server_id == seen.id]
         tools = self._directory.capabilities(seen).tools
-        rows = [self._general(seen, rules)] if (seen.id, EVERY_TOOL) in rules else []
+        policy_of = self._parts.administration.policy_of
+        rows = [self._general(seen, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
+            said = ", ".join(self._said(rule) for rule in plain if rule.tool == tool.original_name)
             holds = POLICY_WORDS[policy_of(tool, request.conversation)]
-            rows.append((seen.name, tool.original_name, risk(tool), holds, self._said(rules, seen, tool.original_name)))
-        known = {tool.original_name for tool in tools} | {EVERY_TOOL}
-        for server, name in rules:
-            if server == seen.id and name not in known:
-                rows.append((seen.name, name, "not offered now", "", self._said(rules, seen, name)))
+            rows.append((seen.name, tool.original_name, risk(tool), holds, said))
+        known = {tool.original_name for tool in tools} | {ANY}
+        for rule in plain:
+            if rule.tool not in known:
+                about = "pattern" if is_pattern(rule.tool) else "not offered now"
+                rows.append((seen.name, rule.tool, about, "", self._said(rule)))
         return rows
 
-    def _general(self, seen: Seen, rules: dict[tuple[str, str], PolicyRule]) -> tuple[str, ...]:
-        return (
-            seen.name,
-            "(all others)",
-            "",
-            POLICY_WORDS[rules[seen.id, EVERY_TOOL].policy],
-            self._said(rules, seen, ""),
-        )
+    def _general(self, seen: Seen, rule: Rule) -> tuple[str, ...]:
+        about = f"(all but {', '.join(sorted(rule.but))})" if rule.but else "(all its tools)"
+        return seen.name, about, "", POLICY_WORDS[rule.policy], self._said(rule)
 
-    def _said(self, rules: dict[tuple[str, str], PolicyRule], seen: Seen, tool: str) -> str:
-        rule = rules.get((seen.id, tool))
-        if rule is None:
-            return ""
-        return f"{POLICY_SAID[rule.policy]}, {ago(rule.at, self._parts.clock())} by {rule.by or 'somebody'}"
+    def _said(self, rule: Rule) -> str:
+        terms = "" if rule.terms == NO_TERMS else ", on terms"
+        return f"{POLICY_SAID[rule.policy]}{terms}, {ago(rule.at, self._parts.clock())} by {rule.by or 'somebody'}"
+
+    def _other_rules(self, servers: Sequence[Seen], request: Request, *, whole: bool) -> list[tuple[str, str]]:
+        """Rules with conditions, terms or patterns, whoever wrote them, each with its id."""
+        ids = {seen.id for seen in servers}
+        found = [
+            rule
+            for rule in self._parts.administration.rules_in(request.conversation)
+            if (whole or not rule.server_id or rule.server_id in ids) and not _in_the_table(rule)
+        ]
+        told = [
+            (rule.id or "a rule", f"{words(rule, self._name(servers, rule))}{self._idle(servers, rule, whole=whole)}")
+            for rule in found[:MOST_RULES]
+        ]
+        left = len(found) - len(told)
+        return [*told, *([("more", f"{left} rules; name a server to see its own")] if left else [])]
+
+    def _idle(self, servers: Sequence[Seen], rule: Rule, *, whole: bool) -> str:
+        known = [tool for seen in servers for tool in self._directory.capabilities(seen).tools]
+        return "" if not whole or not known or _named_tools(rule, known) else " (fits no tool that is known now)"
+
+    # Setting and clearing
 
     async def _set(self, request: Request) -> AsyncIterator[Reply]:
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        policy = policy_meant(request.arguments.one("policy")) or ApprovalPolicy.ASK_USER
-        given = request.arguments.one("tool")
-        if given:
+        arguments = request.arguments
+        seen = await self._server(arguments.one("server"), request.conversation)
+        policy = policy_meant(arguments.one("policy")) or ApprovalPolicy.ASK_USER
+        given = arguments.one("tool")
+        if given and seen:
             await self._directory.wake([seen])
-        tool = self._tool_name(seen, given) if given else EVERY_TOOL
-        before = await self._rule(seen, tool)
-        rule = PolicyRule(seen.id, tool, policy, request.author.principal, self._parts.clock())
-        await self._parts.policies.set_rule(rule, request.author)
+        tool = self._tool_name(seen, given) if given else ANY
+        profile = await self._profile(arguments.one("profile"), request.conversation)
+        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.home
+        base = Rule(policy, server_id=seen.id if seen else "", tool=tool, profile=profile, workspace=home)
+        rule = given_rule(base, arguments, request.conversation)
+        before = next((each for each in await self._parts.policies.rules() if _same(each, rule)), None)
+        kept = await self._parts.policies.set_rule(rule, request.author)
         await self._parts.administration.refresh()
+        slug = seen.name if seen else ""
         yield Reply(
-            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{self._overruled(seen, tool, policy, request)}",
-            actions=(_undo(seen, tool, before),),
+            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, kept, request)}",
+            details=() if kept.plain and kept.terms == NO_TERMS and not kept.but else ((kept.id, words(kept, slug)),),
+            actions=(_undo(kept, slug, before),),
         )
 
     async def _clear(self, request: Request) -> AsyncIterator[Reply]:
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        given = request.arguments.one("tool")
-        names = [rule.tool for rule in await self._parts.policies.rules() if rule.server == seen.id]
-        tool = given if given in names else self._tool_name(seen, given) if given else EVERY_TOOL
-        before = await self._rule(seen, tool)
-        if not await self._parts.policies.clear_rule(seen.id, tool, request.author):
-            yield Reply(f"Nobody has said anything of {_about(seen, tool)}. Nothing was changed.", failed=True)
+        wanted = request.arguments.one("server")
+        rules = await self._rules(request.conversation)
+        rule = next((each for each in rules if each.id == wanted), None)
+        if rule is None:
+            seen = await self._server(wanted, request.conversation)
+            given = request.arguments.one("tool")
+            found = [each for each in rules if each.server_id == (seen.id if seen else "") and _bare(each)]
+            tool = given if given in {each.tool for each in found} else self._tool_name(seen, given) if given else ANY
+            about = _about(seen, tool)
+            fitting = [each for each in found if each.tool == tool]
+            mine = [each for each in fitting if self._may_change(each, request)]
+            rule = next(iter(mine or fitting), None)
+        else:
+            seen = next(
+                (each for each in await self._directory.all(request.conversation) if each.id == rule.server_id), None
+            )
+            about = shown_id(rule)
+        if rule is not None and not self._may_change(rule, request):
+            raise Refusal(f"{shown_id(rule)} holds in every workspace. Only the operator can change it.")
+        if rule is None or not await self._parts.policies.clear_rule(rule.id, request.author):
+            yield Reply(f"Nobody has said anything of {about}. Nothing was changed.", failed=True)
             return
         await self._parts.administration.refresh()
         yield Reply(
-            f"{_about(seen, tool)}: back to what holds without it.",
-            actions=(_undo(seen, tool, before),) if before is not None else (),
+            f"{about}: back to what holds without it.",
+            actions=(Action("Undo", ("mcp", "policy", "set", *options_of(rule, seen.name if seen else ""))),),
         )
 
-    async def _rule(self, seen: Seen, tool: str) -> PolicyRule | None:
-        rules = await self._parts.policies.rules()
-        return next((rule for rule in rules if (rule.server, rule.tool) == (seen.id, tool)), None)
+    async def _rules(self, where: ConversationKey) -> list[Rule]:
+        """The admins' rules that hold here."""
+        return [rule for rule in await self._parts.policies.rules() if rule.workspace in (EVERYWHERE, where.home)]
 
-    def _tool_name(self, seen: Seen, name: str) -> str:
-        tools = self._directory.capabilities(seen).tools
+    def _may_change(self, rule: Rule, request: Request) -> bool:
+        return rule.workspace != EVERYWHERE or self._parts.rights.operates(request.member)
+
+    async def _server(self, name: str, where: ConversationKey) -> Seen | None:
+        """The server that is meant, None for all. Renaming it must change nothing, so patterns mean nothing here."""
+        if name == ANY:
+            return None
+        if is_pattern(name):
+            raise Refusal("A rule here is about one server, or about all: `*`. Other patterns are for the file.")
+        return await self._directory.find(name, where)
+
+    async def _profile(self, name: str, where: ConversationKey) -> str:
+        if not name:
+            return ""
+        for profile in await self._parts.profiles.profiles():
+            if profile.workspace in (EVERYWHERE, where.home) and name.strip().lower() in (
+                profile.name.lower(),
+                profile.id,
+            ):
+                return profile.id
+        raise Refusal("There is no profile of that name. `/profile list` lists them.")
+
+    def _tool_name(self, seen: Seen | None, name: str) -> str:
+        """The pattern for a tool that is known, or the one that was given."""
+        tools = self._directory.capabilities(seen).tools if seen else ()
         found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
-        if found is None:
-            hint = did_you_mean(name, (tool.original_name for tool in tools))
-            raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
-        return found.original_name
+        if found is not None:
+            return as_pattern(found.original_name)
+        if seen is None or is_pattern(name):
+            return name
+        hint = did_you_mean(name, (tool.original_name for tool in tools))
+        raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
 
-    def _overruled(self, seen: Seen, name: str, policy: ApprovalPolicy, request: Request) -> str:
-        """Where the file, the profile or a tool's own rule says something else that counts more."""
-        tools: list[Tool] = [
-            tool for tool in self._directory.capabilities(seen).tools if name in (EVERY_TOOL, tool.original_name)
-        ]
+    async def _overruled(self, seen: Seen | None, rule: Rule, request: Request) -> str:
+        """Where another rule counts more, and where this one fits nothing."""
+        servers = [seen] if seen else await self._directory.all(request.conversation)
+        tools = [tool for each in servers for tool in self._directory.capabilities(each).tools]
+        fitting = _named_tools(rule, tools)
+        if tools and not fitting:
+            return " It fits no tool that is known now."
+        if not _bare(rule):
+            return ""
         policy_of = self._parts.administration.policy_of
-        others = sum(policy_of(tool, request.conversation) is not policy for tool in tools)
+        wanted = (rule.policy, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_ALLOW)
+        allowed = wanted if rule.policy is ApprovalPolicy.AUTO else wanted[:1]
+        others = sum(policy_of(tool, request.conversation) not in allowed for tool in fitting)
         if not others:
             return ""
-        if name:
-            return " A stricter word of the operator's file or the profile still counts."
-        return f" {others} of its {len(tools)} tools have a word of their own that still counts."
+        if rule.tool != ANY:
+            return " Another rule counts more: `/mcp policy explain` says which."
+        return f" For {others} of {len(fitting)} tools another rule counts more: `/mcp policy explain` says which."
+
+    def _name(self, servers: Sequence[Seen], rule: Rule) -> str:
+        return next((seen.name for seen in servers if seen.id == rule.server_id), "")
 
 
-def _about(seen: Seen, tool: str) -> str:
-    return f"{named(seen.config)}, {code(tool, 'the tool')}" if tool else f"{named(seen.config)}, all its tools"
+def _about(seen: Seen | None, tool: str) -> str:
+    server = named(seen.config) if seen else "Every server"
+    if tool == ANY:
+        return f"{server}, all its tools"
+    return f"{server}, {code(tool, 'these tools' if is_pattern(tool) else 'the tool')}"
 
 
-def _undo(seen: Seen, tool: str, before: PolicyRule | None) -> Action:
-    place = (seen.name, tool) if tool else (seen.name,)
-    if before is None:
-        return Action("Undo", ("mcp", "policy", "clear", *place))
-    return Action("Undo", ("mcp", "policy", "set", *place, POLICY_SAID[before.policy]))
+def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:
+    return [tool for tool in tools if is_for_server(rule, tool) and is_for_tool(rule, tool)]
+
+
+def _bare(rule: Rule) -> bool:
+    """It looks at nothing but server and tool."""
+    return rule.conditions[3:] == Rule(rule.policy).conditions[3:]
+
+
+def _in_the_table(rule: Rule) -> bool:
+    """The list shows it, or what it comes to, beside its tool: it looks at nothing else, and has no terms."""
+    by_name = bool(rule.server_id) or not is_pattern(rule.server)
+    return (
+        by_name
+        and _bare(rule)
+        and rule.terms == NO_TERMS
+        and (rule.plain or rule.tool == ANY or not is_pattern(rule.tool))
+    )
+
+
+def _same(one: Rule, other: Rule) -> bool:
+    return one.workspace == other.workspace and one.conditions == other.conditions
+
+
+def _undo(rule: Rule, slug: str, before: Rule | None) -> Action:
+    if before is not None:
+        return Action("Undo", ("mcp", "policy", "set", *options_of(before, slug)))
+    if rule.plain and slug:
+        return Action("Undo", ("mcp", "policy", "clear", slug, *(() if rule.tool == ANY else (rule.tool,))))
+    return Action("Undo", ("mcp", "policy", "clear", rule.id))

@@ -135,7 +135,7 @@ class ServerSwitches:
     async def _consequences(self, seen: Seen, record: ServerRecord, *, overtaken: bool) -> Reply:
         now = self._parts.clock()
         waiting = await self._parts.archive.running(seen.id)
-        rules = sum(rule.server == seen.id for rule in await self._parts.policies.rules())
+        rules = sum(rule.server_id == seen.id for rule in await self._parts.policies.rules())
         calls, _ = await self._parts.archive.calls(seen.name, seen.config.workspace, LOOKED_THROUGH, 0)
         recent = [call for call in calls if now - call.at < A_WEEK]
         people = len({call.asked_by for call in recent})

@@ -8,15 +8,19 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.conversations import Author
+from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, digest
 
 
 class ApprovalPolicy(StrEnum):
-    """What happens when the model asks for a tool (checklist M)."""
+    """What happens when the model asks for a tool (checklist M). AUTO runs what only reads, on the word of a trusted
+    server whose definitions an admin has seen as they are, and asks for everything else.
+    """
 
     ALWAYS_ALLOW = "ALWAYS_ALLOW"
     ALWAYS_DENY = "ALWAYS_DENY"
     ASK_USER = "ASK_USER"
+    AUTO = "AUTO"
 
 
 class Verdict(StrEnum):
@@ -47,6 +51,14 @@ class Approval:
     proposed: Mapping[str, Any] | None = None
     """The arguments the model had asked for, where a person has revised them since."""
     revised_by: str = ""
+    editors: frozenset[str] = frozenset()
+    """The principals of all who have revised them."""
+    terms: Terms = NO_TERMS
+    """On what terms it was asked for: what rules say since can only add to them."""
+    signers: tuple[str, ...] = ()
+    """The names of those who have signed this revision, in order."""
+    remind_in: float | None = None
+    """When those who may sign are reminded, in seconds from when the card was posted; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,20 @@ class Decision:
     verdict: Verdict
     by: Author
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """On which grounds a decision counts: which principal, group or role the person was found to be, and how many
+    people have to sign.
+    """
+
+    evidence: str = ""
+    quorum: int = 1
+
+
+ALONE = Signing()
+"""One signature is enough, as far as whoever decides knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +102,13 @@ class Settled:
     """This decision is the one that counts."""
 
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """This signature counts, and so many more are needed."""
+
+    needed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +135,7 @@ class NoSuchApproval:
     """The id names nothing."""
 
 
-Settlement = Settled | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval
+Settlement = Settled | Counted | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval
 
 
 def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:

@@ -1,30 +1,14 @@
-"""Profiles: who the bot is in a workspace or channel, and what it may use there; and the policies that admins set."""
+"""Profiles: who the bot is in a workspace or channel, and what it may use there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
+from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
-
-EVERY_TOOL = ""
-"""The tool name of a policy that is for all tools of its server that have none of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyRule:
-    """What an admin says of a tool, or of a whole server (EVERY_TOOL). `server` is the server's id, `tool` the
-    server's own name for it.
-    """
-
-    server: str
-    tool: str
-    policy: ApprovalPolicy
-    by: str = ""
-    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +17,7 @@ class Profile:
 
     `servers` are ids; None enables every server. `tools` are the only ones enabled of a server that has an entry, by
     server id. `model` is `provider:name`, empty for the bot's own. `approvers` are principals and roles; empty means
-    those of the settings. `policies` hold where the profile does, and only as far as nothing denies more.
+    those of the settings. `policies` are rules that hold where the profile does.
     """
 
     id: str
@@ -43,7 +27,7 @@ class Profile:
     model: str = ""
     servers: frozenset[str] | None = None
     tools: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    policies: tuple[PolicyRule, ...] = ()
+    policies: tuple[Rule, ...] = ()
     approvers: frozenset[str] = frozenset()
     version: int = 0
     updated_at: float = 0.0

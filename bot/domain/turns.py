@@ -11,7 +11,9 @@ from enum import StrEnum
 from bot.domain.approvals import Approval
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey
+from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, ToolCall, ToolResult
+from bot.domain.policies import Ruling
 
 
 class TurnStatus(StrEnum):
@@ -94,6 +96,8 @@ class ToolRef:
     definition: str = ""
     read_only: bool = False
     destructive: bool = True
+    server_id: str = ""
+    """Empty in what an earlier release has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,10 @@ class ToolStep:
     origin: Origin = Origin.MODEL
     result: ToolResult | None = None
     approval: Approval | None = None
+    grant: GrantUse | None = None
+    """What it runs on instead of a signature of its own."""
+    ruling: Ruling | None = None
+    """What the rules said when the call was asked for; None of calls that no rule was asked about."""
 
 
 Step = ModelStep | ToolStep

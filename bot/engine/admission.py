@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
-from bot.domain.conversations import Author
+from bot.domain.conversations import Author, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.policies import Judgement
+from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
 from bot.engine.rules import Rules
@@ -23,10 +25,13 @@ _SHOWN_OF_UNREADABLE = 500
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire."""
+    """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire;
+    `member` is who asks there, fresh, None if no rule wants to know or nobody could say.
+    """
 
     rules: Rules = Rules()
     approval_seconds: float | None = 1800.0
+    member: Member | None = None
 
     def judge(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
         """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
@@ -38,13 +43,17 @@ class Admission:
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")
         if not self.rules.profile.enables(tool):
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
-        match self.rules.policy_of(tool):
+        found = self.rules.judge(tool, call.arguments, author, self.member)
+        return dataclasses.replace(self._admitted(n, call, tool, author, found), ruling=found.ruling)
+
+    def _admitted(self, n: int, call: ToolCall, tool: Tool, author: Author, found: Judgement) -> ToolStep:
+        match found.ruling.policy:
             case ApprovalPolicy.ALWAYS_ALLOW:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
                 return _refused(n, call, tool, StepStatus.DENIED, f"Not run: a policy forbids {call.name}.")
-            case ApprovalPolicy.ASK_USER:
-                approval = self._request(call, tool, author)
+            case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO:
+                approval = self._request(call, tool, author, found.terms)
                 return ToolStep(n, call, _reference(tool), StepStatus.AWAITING, tool.repeatable, approval=approval)
 
     def judge_again(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
@@ -55,7 +64,7 @@ class Admission:
             return step
         return dataclasses.replace(step, status=StepStatus.AWAITING, approval=self._request(call, tool, author))
 
-    def context_calls(self, question: str, offered: ToolSet) -> list[ToolStep]:
+    def context_calls(self, question: str, offered: ToolSet, author: Author | None = None) -> list[ToolStep]:
         """Calls of the servers' `auto_context_tool`s with the question, to be made before the model is asked
         (checklist 204). Only what is read-only and allowed without asking; anything else is left out.
         """
@@ -65,19 +74,26 @@ class Admission:
             argument = _question_argument(tool) if tool else None
             if tool is None or argument is None or not tool.read_only:
                 continue
-            if self.rules.policy_of(tool) is ApprovalPolicy.ALWAYS_ALLOW:
-                n = len(steps) + 1
-                call = ToolCall(f"context-{n}", tool.name, {argument: question})
-                steps.append(ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable, Origin.CONTEXT))
+            n = len(steps) + 1
+            call = ToolCall(f"context-{n}", tool.name, {argument: question})
+            ruling = self.rules.judge(tool, call.arguments, author, self.member).ruling
+            if ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
+                reference = _reference(tool)
+                steps.append(
+                    ToolStep(n, call, reference, StepStatus.READY, tool.repeatable, Origin.CONTEXT, ruling=ruling)
+                )
         return steps
 
-    def _request(self, call: ToolCall, tool: Tool, author: Author) -> Approval:
+    def _request(self, call: ToolCall, tool: Tool, author: Author, terms: Terms = NO_TERMS) -> Approval:
+        seconds = self.approval_seconds if terms.expires is None else terms.expires
         return Approval(
             id=secrets.token_urlsafe(16),
             revision=1,
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,
-            expires_in=self.approval_seconds,
+            expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
+            terms=terms,
+            remind_in=seconds / 2 if terms.remind and seconds is not None else None,
         )
 
 
@@ -87,7 +103,15 @@ def _refused(n: int, call: ToolCall, tool: Tool | None, status: StepStatus, reas
 
 
 def _reference(tool: Tool) -> ToolRef:
-    return ToolRef(tool.server, tool.original_name, tool.title, tool.definition, tool.read_only, tool.destructive)
+    return ToolRef(
+        tool.server,
+        tool.original_name,
+        tool.title,
+        tool.definition,
+        tool.read_only,
+        tool.destructive,
+        tool.server_id,
+    )
 
 
 def _question_argument(tool: Tool) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
-from bot.domain.conversations import Author
+from bot.domain.conversations import Author, Member
+from bot.domain.grants import terms_digest
 from bot.domain.messages import TextPart, ToolResult
+from bot.domain.policies import Judgement
 from bot.domain.tools import UNSURE, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
 from bot.engine.admission import NOT_ENABLED
@@ -23,26 +25,29 @@ async def call_tool(
     log: TurnLog,
     toolbox: Toolbox,
     rules: Callable[[], Rules],
+    member: Callable[[], Awaitable[Member | None]],
     workspace: str,
     on_record: Callable[[TurnRecord], None],
     on_progress: Callable[[str], None],
 ) -> None:
     """Run a call that is ready and record how it ended. `rules` are asked for at the last moment, since people may have
-    taken hours to sign. Raises LostLease and Stopped.
+    taken hours to sign, and so is who `member` the author is by then. Raises LostLease and Stopped.
 
     A call that may not be repeated is committed as started before it is sent: whoever finds it in that state later
     knows that it may have happened.
     """
     tool = (await toolbox.offer(workspace)).find(step.call.name)
-    problem = _objection(step, tool, rules())
+    asker = await member()
+    problem = _objection(step, tool, rules(), author, asker)
     if tool is None or problem:
         on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
         return
     if not step.repeatable:
         on_record(await _begin(log, claim, step.n))
     context = CallContext(author, key=f"{claim.turn_id}:{step.n}", on_progress=on_progress)
+    sent_at = elapsed()
     status, result = _ending(step, await toolbox.call(tool, step.call, context))
-    on_record(await log.end(claim, step.n, status, result))
+    on_record(await log.end(claim, step.n, status, result, elapsed() - sent_at))
 
 
 async def _begin(log: TurnLog, claim: Claim, n: int) -> TurnRecord:
@@ -56,21 +61,28 @@ async def _begin(log: TurnLog, claim: Claim, n: int) -> TurnRecord:
             return record
 
 
-def _objection(step: ToolStep, tool: Tool | None, rules: Rules) -> str:
+def _objection(step: ToolStep, tool: Tool | None, rules: Rules, author: Author, member: Member | None) -> str:
     """Why a call must not be sent after all. People may have taken hours to sign it."""
     if tool is None:
         return f"{step.call.name} is not available now."
     if not rules.profile.enables(tool):
         return NOT_ENABLED.format(step.call.name)
-    policy = rules.policy_of(tool)
-    if policy is ApprovalPolicy.ALWAYS_DENY:
+    found = rules.judge(tool, step.call.arguments, author, member)
+    if found.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
         return f"a policy forbids {step.call.name}."
-    if step.approval is None and policy is ApprovalPolicy.ASK_USER:
+    signed = step.approval or step.grant
+    if found.ruling.policy is ApprovalPolicy.ASK_USER and not (step.approval or _granted(step, found)):
         # It was allowed when the model asked, perhaps of another server of that name.
         return f"{step.call.name} needs a signature now. Call it again to ask for one."
-    if step.approval is not None and step.approval.fingerprint != fingerprint(tool, step.call.arguments):
+    if signed is not None and signed.fingerprint != fingerprint(tool, step.call.arguments):
         return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."
     return ""
+
+
+def _granted(step: ToolStep, found: Judgement) -> bool:
+    """Whether it runs on a grant that has answered what is asked now: the same rule, on the same terms."""
+    asked = (found.ruling.rule, terms_digest(found.terms))
+    return step.grant is not None and (step.grant.rule, step.grant.terms) == asked
 
 
 def _ending(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, ToolResult]:

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from bot.domain.approvals import Decision, NoSuchApproval, NotAllowed, Settlement
+from bot.domain.approvals import Approval, Decision, NoSuchApproval, NotAllowed, OutOfDate, Settlement, Signing, Verdict
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.grants import Permission
+from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
 from bot.engine.drawing import Drawings
+from bot.engine.grants import grant_of
+from bot.engine.grants import objection as not_grantable
+from bot.engine.reminders import Reminders
 from bot.engine.rules import RuleBook
 from bot.engine.schedule import Job, Schedule
+from bot.engine.signing import signing
 from bot.engine.surfaces import surface_for
 from bot.engine.turn import TurnInProgress, TurnParts
 from bot.engine.worker import Worker
-from bot.errors import NotFound
+from bot.errors import CountersignError, NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog
+
+log = logging.getLogger(__name__)
 
 CHECK = (
     "The call {name} with {arguments} was sent, but its answer got lost. Find out whether it happened, with tools that "
     "only read, and say what you found. Do not repeat the call."
 )
 APPROVAL_SECONDS = 1800.0
+MEMBER_SECONDS = 10.0
+"""How long a platform may take to say who somebody is."""
+TOOLS_SECONDS = 5.0
+"""How long a decision waits for the tools' servers: by what is asked now it can only become stricter."""
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
 
@@ -54,6 +67,7 @@ class Engine:
         self._schedule = Schedule(turn_log, jobs, pause=pause)
         self._rules = rules
         self._surfaces = surfaces
+        self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
         self._drawings = Drawings(turn_log, surfaces, on_settled=self._settled, pause=pause)
         self._parts = TurnParts(
             turn_log,
@@ -64,6 +78,7 @@ class Engine:
             self._drawings.show,
             self._fetch,
             pause,
+            self._member,
             system_prompt,
         )
         self._worker = Worker(
@@ -91,13 +106,36 @@ class Engine:
         if asked is None:
             return NoSuchApproval()
         turn, step = asked
-        asker = step.approval.requested_for if step.approval else turn.author
-        signatories = self._rules.rules(turn.conversation).signatories
-        objection = signatories.objection(member, asker, decision.verdict)
+        found = await self._signing(turn, step, decision, member)
+        if isinstance(found, NotAllowed):
+            return await self._refuse(decision, found.reason)
+        settlement = await self._log.decide(decision, found)
+        self._settled(turn.id)
+        self._drawings.kick()
+        return settlement
+
+    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+        """Approve a call and allow the next ones like it, if this member may do both and nobody was faster. Where only
+        the signature would be right, nothing is signed either.
+        """
+        if decision.verdict is not Verdict.APPROVE:
+            return await self.decide(decision, member)
+        asked = await self._log.approval(decision.approval_id)
+        if asked is None:
+            return NoSuchApproval()
+        turn, step = asked
+        admin = self._rules.rules(turn.conversation).signatories.administers(member)
+        found = await self._signing(turn, step, decision, member)
+        if isinstance(found, NotAllowed):
+            return await self._refuse(decision, found.reason)
+        objection = not_grantable(permission, step, found, admin=admin)
         if objection:
-            return NotAllowed(objection)
-        settlement = await self._log.decide(decision)
-        self._worker.ring(turn.id)
+            return await self._refuse(decision, objection)
+        if step.approval is None or step.approval.revision != decision.revision:
+            return OutOfDate()
+        grant = grant_of(permission, step, turn.conversation, decision.by)
+        settlement = await self._log.grant(decision, grant, found)
+        self._settled(turn.id)
         self._drawings.kick()
         return settlement
 
@@ -156,6 +194,7 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._worker.run(), name="worker")
             group.create_task(self._schedule.run(), name="schedule")
+            group.create_task(self._reminders.run(), name="reminders")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
         view = await self._log.view(turn_id)
@@ -171,8 +210,53 @@ class Engine:
             raise NotFound("The file is on a platform that is out of reach.")
         return await surface.fetch(attachment)
 
+    async def _member(self, author: Author, where: ConversationKey) -> Member | None:
+        """Who somebody is there, None if the platform cannot say: rules then take it for the worse."""
+        surface = surface_for(self._surfaces, where)
+        if surface is None:
+            return None
+        try:
+            async with asyncio.timeout(MEMBER_SECONDS):
+                return await surface.member(author, where)
+        except (CountersignError, TimeoutError) as error:
+            log.warning("it is not known who %s is: %s", author.principal, error or "the platform does not answer")
+            return None
+
+    async def _signing(self, turn: Turn, step: ToolStep, decision: Decision, member: Member) -> Signing | NotAllowed:
+        """On which grounds this person's verdict counts, or why it does not."""
+        if step.approval is None:
+            return NotAllowed("This call waits for no signature.")
+        terms = await self._terms(turn, step, step.approval)
+        signatories = self._rules.rules(turn.conversation).signatories
+        asked = step.approval
+        return signing(signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors)
+
+    async def _terms(self, turn: Turn, step: ToolStep, approval: Approval) -> Terms:
+        """On what terms the call was asked for, and what rules ask beyond that by now: a rule that has become weaker
+        since changes nothing, one that has become stricter does.
+        """
+        rules = self._rules.rules(turn.conversation)
+        if all(rule.terms == NO_TERMS for rule in rules.all):
+            return approval.terms
+        asker = approval.requested_for
+        try:
+            async with asyncio.timeout(TOOLS_SECONDS):
+                offered = await self._parts.toolbox.offer(turn.conversation.home)
+        except TimeoutError:
+            return approval.terms
+        tool = offered.find(step.call.name)
+        if tool is None:
+            return approval.terms  # it is not sent anyway, as long as it is not there
+        asking = await self._member(asker, turn.conversation) if rules.ask_who else None
+        return approval.terms.joined(rules.judge(tool, step.call.arguments, asker, asking).terms)
+
+    async def _refuse(self, decision: Decision, objection: str) -> NotAllowed:
+        """Who may not and tries is on record."""
+        await self._log.refuse(decision.approval_id, decision.by, objection)
+        return NotAllowed(objection)
+
     def _settled(self, turn_id: str) -> None:
-        """Calls of a turn were turned down because their cards cannot be posted."""
+        """Calls of a turn wait for nobody any more: they were decided, or their cards cannot be posted."""
         self._worker.ring(turn_id)
 
     def _begin(self, claim: Claim, record: TurnRecord) -> TurnInProgress:

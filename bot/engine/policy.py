@@ -1,108 +1,56 @@
-"""Which tools run, which ask first, which never run; and whose signature counts."""
+"""The operator's policies as values; and whose signature counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from bot.domain.approvals import ApprovalPolicy, Verdict
-from bot.domain.conversations import Author, Member
-from bot.errors import SettingsError
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import Member
+from bot.domain.policies import Rule
+from bot.domain.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPolicy:
-    """One server's word: for its named tools, and for its others if it says so."""
+    """The short form: one server's word for its named tools, and for its others if it says so."""
 
     tools: Mapping[str, ApprovalPolicy] = field(default_factory=dict)
     default: ApprovalPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What somebody says of a tool: of this very one (`particular`), or of its whole server."""
-
-    policy: ApprovalPolicy
-    particular: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Policies:
-    """The operator's policy table. What is not named falls back to its server's default, then to the table's."""
+    """What the operator's file says. `default` is for calls that no rule at all is about. `name` is the file's, and
+    `lines` say where in it the short form speaks of a server and tool.
+    """
 
     default: ApprovalPolicy = ApprovalPolicy.ASK_USER
     servers: Mapping[str, ServerPolicy] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    name: str = "policy.toml"
+    lines: Mapping[tuple[str, str], int] = field(default_factory=dict, compare=False)
 
-    def of(self, server: str, tool: str) -> ApprovalPolicy:
-        """The policy of a tool, by its server's name and the server's own name for it."""
-        word = self.word_on(server, tool)
-        return self.default if word is None else word.policy
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """Those of the long form, and what the short form comes to: a rule for each tool that is named, and one for
+        all others of the server.
+        """
+        long = (replace(rule, of_file=True) for rule in self.rules)
+        return (*long, *(rule for server, said in self.servers.items() for rule in self._short(server, said)))
 
-    def word_on(self, server: str, tool: str) -> Word | None:
-        """What the table says of a tool or its server, None if nothing."""
-        named = self.servers.get(server, ServerPolicy())
-        if tool in named.tools:
-            return Word(named.tools[tool], particular=True)
-        return None if named.default is None else Word(named.default, particular=False)
+    def _short(self, server: str, said: ServerPolicy) -> list[Rule]:
+        rules = [
+            Rule(policy, server=server, tool=tool, id=self._id(server, tool), of_file=True)
+            for tool, policy in said.tools.items()
+        ]
+        if said.default is not None:
+            others = frozenset(said.tools)
+            rules.append(Rule(said.default, server=server, but=others, id=self._id(server, ""), of_file=True))
+        return rules
 
-
-def read_policies(table: Mapping[str, Any], default: ApprovalPolicy | None, source: str) -> Policies:
-    """Make policies of a parsed `policy.toml`; `default`, if given, wins over the table's own.
-
-    Raises SettingsError that names `source` and the entry which cannot be used.
-    """
-    _refuse_unknown(table, {"default", "servers"}, source, "")
-    own_default = _word(table.get("default", ApprovalPolicy.ASK_USER), source, "default")
-    servers = _table(table.get("servers", {}), source, "servers")
-    _refuse_patterns(servers, source, "servers")
-    return Policies(
-        default=default or own_default,
-        servers={name: _read_server(entry, source, f"servers.{name}") for name, entry in servers.items()},
-    )
-
-
-def _read_server(entry: Any, source: str, place: str) -> ServerPolicy:
-    entry = _table(entry, source, place)
-    _refuse_unknown(entry, {"default", "tools"}, source, f"{place}.")
-    tools = _table(entry.get("tools", {}), source, f"{place}.tools")
-    _refuse_patterns(tools, source, f"{place}.tools")
-    return ServerPolicy(
-        tools={name: _word(word, source, f"{place}.tools.{name}") for name, word in tools.items()},
-        default=_word(entry["default"], source, f"{place}.default") if "default" in entry else None,
-    )
-
-
-def _table(value: Any, source: str, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{source}: {place} must be a table.", f"write [{place}] and the entries below it")
-    return value
-
-
-def _refuse_unknown(table: Mapping[str, Any], known: set[str], source: str, place: str) -> None:
-    # A misspelt line that is skipped in silence would be a policy nobody wrote.
-    for key in table:
-        if key not in known:
-            raise SettingsError(f"{source}: {place}{key} means nothing here.", f"use one of {', '.join(sorted(known))}")
-
-
-def _refuse_patterns(names: Mapping[str, Any], source: str, place: str) -> None:
-    # `"delete_*" = "ALWAYS_DENY"` would match no tool at all, and whoever wrote it would feel safe.
-    for name in names:
-        if "*" in name or "?" in name:
-            raise SettingsError(
-                f"{source}: {place} has the pattern {name!r}, and patterns mean nothing here.",
-                "name each one, and set a default for all others",
-            )
-
-
-def _word(value: Any, source: str, place: str) -> ApprovalPolicy:
-    try:
-        return ApprovalPolicy(value)
-    except ValueError:
-        raise SettingsError(
-            f"{source}: {place} is {value!r:.60}.", f"use one of {', '.join(word.value for word in ApprovalPolicy)}"
-        ) from None
+    def _id(self, server: str, tool: str) -> str:
+        return f"{self.name}:{self.lines.get((server, tool), f'{server}.{tool}' if tool else server)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +77,24 @@ class Signatories:
         named = _is_one_of(member, self.approvers) and not (member.guest or member.external)
         return named or self.administers(member)
 
-    def objection(self, member: Member, asker: Author, verdict: Verdict) -> str:
-        """Why this person's verdict does not count, in a sentence, or nothing if it does.
-
-        Whoever asked may always turn their own request down: that is no more than stopping.
-        """
-        own = member.author.principal == asker.principal
-        if self.signs(member) or (own and verdict is Verdict.DENY):
+    def evidence(self, member: Member) -> str:
+        """Which principal or role makes this person one who signs; empty if nothing does."""
+        if self.operator and member.author.principal == self.operator:
+            return "operator"
+        if member.guest or member.external:
             return ""
-        who = ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
-        return f"You may not sign this. It needs {who}."
+        own = {member.author.principal, *member.roles}
+        named = sorted(own & self.approvers) or sorted(own & self.admins)
+        if named:
+            return member.author.principal if member.author.principal in named else named[0]
+        return "platform admin" if self.administers(member) else ""
+
+    def needed(self, terms: Terms) -> str:
+        """Whose signature it takes on these terms, in a few words: `slack:U1`, `2 of slack-group:S1, not the asker`."""
+        named = [" or ".join(sorted(each)) for each in terms.approvers]
+        who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
+        count = f"{terms.quorum} of " if terms.quorum > 1 else ""
+        return f"{count}{who}{', neither the asker nor an editor' if terms.four_eyes else ''}"
 
 
 def _is_one_of(member: Member, principals: frozenset[str]) -> bool:

@@ -1,50 +1,68 @@
 """What holds in a conversation: its profile, what may run there, and whose signature counts.
 
-Three layers speak about a tool: the operator's file, the policies that admins have set, and the profile's. Whatever
-one of them denies is denied. Otherwise the most particular word counts, a tool's before its server's, and of two
-alike the stricter; where all are silent, the file's default.
+Three layers speak about a tool: the operator's file, the rules that admins have set, and the profile's. They are rules
+of one kind and are judged together (`bot.engine.judging`); where none is about a call, the file's default counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.conversations import ConversationKey
-from bot.domain.profiles import DEFAULT, EVERY_TOOL, Binding, PolicyRule, Profile, places
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.policies import Judgement, Rule
+from bot.domain.profiles import DEFAULT, Binding, Profile, places
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.engine.policy import Policies, Signatories, Word
+from bot.engine.judging import Reviewed, judge, nothing_reviewed
+from bot.engine.matching import Case, asks_who
+from bot.engine.policy import Policies, Signatories
 
-_STRICTEST_FIRST = (ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_ALLOW)
-
-Ruling = Mapping[tuple[str, str], ApprovalPolicy]
-"""Policies by server id and tool name."""
+_NOWHERE = ConversationKey("", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds in one conversation, at one moment."""
+    """What holds in one conversation, `place`, at one moment."""
 
     file: Policies = Policies()
     signatories: Signatories = Signatories()
     profile: Profile = DEFAULT
-    set_by_admins: Ruling = field(default_factory=dict)
+    set_by_admins: tuple[Rule, ...] = ()
+    place: ConversationKey = _NOWHERE
+    reviewed: Reviewed = nothing_reviewed
+
+    @property
+    def all(self) -> tuple[Rule, ...]:
+        """The rules of all three layers."""
+        return (*self.file.all_rules, *self.set_by_admins, *self.profile.policies)
+
+    @property
+    def ask_who(self) -> bool:
+        """Whether it takes more than the asker's id to judge a call: roles, or whether it is a guest."""
+        return asks_who(self.all)
+
+    def judge(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any] | None = None,
+        author: Author | None = None,
+        member: Member | None = None,
+    ) -> Judgement:
+        """What holds for a call here, and why. `member` is who the author is here, fresh, None if that is not known."""
+        return judge(
+            self.all,
+            Case(tool, self.place, arguments, author, member, self.profile),
+            self.file.default,
+            self.reviewed,
+        )
 
     def policy_of(self, tool: Tool) -> ApprovalPolicy:
-        """Whether a tool runs, asks or never runs here."""
-        words = [
-            self.file.word_on(tool.server, tool.original_name),
-            _word(self.set_by_admins, tool),
-            _word(_ruling(self.profile.policies), tool),
-        ]
-        said = [word for word in words if word is not None]
-        if any(word.policy is ApprovalPolicy.ALWAYS_DENY for word in said):
-            return ApprovalPolicy.ALWAYS_DENY
-        nearest = [word.policy for word in said if word.particular] or [word.policy for word in said]
-        return min(nearest, key=_STRICTEST_FIRST.index, default=self.file.default)
+        """Whether a tool runs, asks or never runs here, as far as that depends on nobody and on no argument."""
+        return self.judge(tool).ruling.policy
 
     def enabled(self, offered: ToolSet) -> ToolSet:
         """What of the offered the profile enables."""
@@ -58,12 +76,20 @@ class Rules:
 
 
 class RuleBook:
-    """All rules as they are now: the operator's, which stand still, and the admins', which change."""
+    """All rules as they are now: the operator's, which stand still, and the admins', which change. `reviewed` says
+    whether an admin has seen a tool's definition as it is now.
+    """
 
-    def __init__(self, file: Policies | None = None, signatories: Signatories | None = None) -> None:
+    def __init__(
+        self,
+        file: Policies | None = None,
+        signatories: Signatories | None = None,
+        reviewed: Reviewed = nothing_reviewed,
+    ) -> None:
         self._file = file or Policies()
         self._signatories = signatories or Signatories()
-        self._set: Ruling = {}
+        self._reviewed = reviewed
+        self._set: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
         self._bound: Mapping[str, str] = {}
 
@@ -71,32 +97,23 @@ class RuleBook:
         """The operator's file says something else now."""
         self._file = file
 
-    def amend(self, rules: Iterable[PolicyRule], profiles: Iterable[Profile], bindings: Sequence[Binding]) -> None:
+    def amend(self, rules: Iterable[Rule], profiles: Iterable[Profile], bindings: Sequence[Binding]) -> None:
         """What admins have set is this now."""
-        self._set = _ruling(rules)
+        self._set = tuple(rules)
         self._profiles = {profile.id: profile for profile in profiles}
         self._bound = {binding.place: binding.profile for binding in bindings}
 
     def rules(self, conversation: ConversationKey) -> Rules:
-        """What holds there. A channel's profile comes before its workspace's, and that before everybody's."""
+        """What holds there. A channel's profile comes before its workspace's, and that before everybody's; what an
+        admin has set holds in that admin's workspace.
+        """
         bound = (self._bound.get(place, "") for place in (*places(conversation), EVERYWHERE))
         profile = next((self._profiles[each] for each in bound if each in self._profiles), DEFAULT)
         signatories = self._signatories
         if profile.approvers:
             signatories = dataclasses.replace(signatories, approvers=profile.approvers)
-        return Rules(self._file, signatories, profile, self._set)
-
-
-def _ruling(rules: Iterable[PolicyRule]) -> Ruling:
-    return {(rule.server, rule.tool): rule.policy for rule in rules}
-
-
-def _word(ruling: Ruling, tool: Tool) -> Word | None:
-    for name, particular in ((tool.original_name, True), (EVERY_TOOL, False)):
-        policy = ruling.get((tool.server_id, name))
-        if policy is not None:
-            return Word(policy, particular=particular)
-    return None
+        here = tuple(rule for rule in self._set if rule.workspace in (EVERYWHERE, conversation.home))
+        return Rules(self._file, signatories, profile, here, conversation, self._reviewed)
 
 
 def _without_strangers(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, ToolChoice
-from bot.domain.conversations import Attachment, ConversationKey
+from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Message, ToolCall, system
 from bot.domain.tools import ToolSet
 from bot.domain.turns import (
@@ -49,6 +49,7 @@ class TurnParts:
     show: Callable[[TurnView], None]
     fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
     pause: Callable[[float], Awaitable[None]]
+    member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     system_prompt: str = ""
 
 
@@ -103,9 +104,15 @@ class TurnInProgress:
     def _rules(self) -> Rules:
         return self._parts.rules(self._record.turn.conversation)
 
-    @property
-    def _admission(self) -> Admission:
-        return Admission(self._rules, self._parts.approval_seconds)
+    async def _admission(self) -> Admission:
+        """Who asks is found out before the rules are read, so that none is older than the answer."""
+        member = await self._member()
+        return Admission(self._rules, self._parts.approval_seconds, member)
+
+    async def _member(self) -> Member | None:
+        """Who asks, if any rule wants to know more than the id."""
+        turn = self._record.turn
+        return await self._parts.member(turn.author, turn.conversation) if self._rules.ask_who else None
 
     async def _offer(self) -> ToolSet:
         """Everything there is for this workspace: what the profile does not enable is refused by name."""
@@ -124,9 +131,10 @@ class TurnInProgress:
         """The one step of a turn in which a person runs a tool: no model is asked."""
         turn = self._record.turn
         offered = await self._offer()
+        admission = await self._admission()
         if turn.question.again:
-            return self._admission.judge_again(1, call, offered, turn.author)
-        return self._admission.judge(1, call, offered, turn.author)
+            return admission.judge_again(1, call, offered, turn.author)
+        return admission.judge(1, call, offered, turn.author)
 
     async def _run_calls(self) -> None:
         """Run what is ready, side by side. A call that is signed meanwhile starts at once, whatever else still runs."""
@@ -160,6 +168,7 @@ class TurnInProgress:
             log=self._log,
             toolbox=self._parts.toolbox,
             rules=lambda: self._rules,
+            member=self._member,
             workspace=self._record.turn.conversation.home,
             on_record=self._see,
             on_progress=progressed,
@@ -183,7 +192,10 @@ class TurnInProgress:
 
     async def _context_calls(self) -> list[ToolStep]:
         offered = self._rules.enabled(await self._offer())
-        return self._admission.context_calls(self._record.turn.question.text, offered)
+        if not any(each.auto_context_tool for each in offered.guidance):
+            return []
+        turn = self._record.turn
+        return (await self._admission()).context_calls(turn.question.text, offered, turn.author)
 
     async def _ask_model(self) -> None:
         record = self._record
@@ -233,9 +245,9 @@ class TurnInProgress:
         self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
+            admission = await self._admission()
             calls = [
-                self._admission.judge(n + i, call, offered, author)
-                for i, call in enumerate(message.tool_calls, start=1)
+                admission.judge(n + i, call, offered, author) for i, call in enumerate(message.tool_calls, start=1)
             ]
             self._see(await self._log.append(self._claim, reply, calls))
         else:

@@ -1,32 +1,19 @@
 """What has happened, for people who look it up, on a database; see `bot.stores.Archive`; and what concerns them now,
-see `bot.stores.Overview`.
+see `bot.stores.Overview`; and where it goes on, see `bot.stores.Engagements`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam
 
+from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import Turn
-from bot.storage import keeping, overviews, past_calls, past_conversations
+from bot.storage import audit_rows, keeping, overviews, past_calls, past_conversations
 from bot.storage.database import Database
-from bot.storage.tables import audit
-from bot.stores import AuditEntry, AwaitedCall, ConversationSummary, PastCall
-
-# In the words of the index, which planners take only then.
-_about = audit.c.subject != sa.literal_column("''")
-_of_one = sa.and_(_about, audit.c.subject == bindparam("subject"))
-_latest = (
-    sa.select(audit.c.seq, audit.c.at, audit.c.kind, audit.c.actor, audit.c.body)
-    .order_by(audit.c.seq.desc())
-    .limit(bindparam("limit"))
-    .offset(bindparam("offset"))
-)
-_count = sa.select(sa.func.count()).select_from(audit)
+from bot.stores import AwaitedCall, ConversationSummary, PastCall
 
 
 class SqlArchive:
@@ -47,6 +34,12 @@ class SqlArchive:
         """Whether this person has asked something there."""
         return await self._database.run(
             lambda connection: past_conversations.took_part(connection, conversation, person)
+        )
+
+    async def engaged(self, reach: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+        """The conversations in which somebody asked something lately, the latest first."""
+        return await self._database.run(
+            lambda connection: past_conversations.read_engaged(connection, reach, seconds, limit)
         )
 
     async def delete(self, conversation: ConversationKey, by: Author) -> bool:
@@ -71,9 +64,9 @@ class SqlArchive:
         """How many calls to a server's tools wait for a signature now. `server` is its id or slug."""
         return await self._database.run(lambda connection: past_calls.count_waiting(connection, server))
 
-    async def audit(self, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
-        """A page of what was done to a server or profile, the latest first, and how many there are in all."""
-        return await self._database.run(lambda connection: _read_audit(connection, subject, limit, offset))
+    async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
+        """A page of the audit, the latest row first, and how many rows fit in all."""
+        return await self._database.run(lambda connection: audit_rows.read_page(connection, query, limit, offset))
 
     async def waiting(self, reach: str, limit: int) -> Sequence[AwaitedCall]:
         """Calls that wait for a signature, the latest first."""
@@ -82,16 +75,3 @@ class SqlArchive:
     async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """What a person has asked, the latest first."""
         return await self._database.run(lambda connection: overviews.read_asked(connection, person, reach, limit))
-
-
-def _read_audit(connection: sa.Connection, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
-    condition, values = (_of_one, {"subject": subject}) if subject else (_about, {})
-    rows = connection.execute(_latest.where(condition), {**values, "limit": limit, "offset": offset})
-    count = connection.execute(_count.where(condition), values).scalar_one()
-    return [AuditEntry(row.seq, row.at, row.kind, row.actor, _facts(row.body)) for row in rows], count
-
-
-def _facts(body: str) -> dict[str, object]:
-    facts: dict[str, object] = json.loads(body)
-    facts.pop("subject", None)
-    return facts

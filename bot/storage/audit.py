@@ -6,7 +6,6 @@ name things and people and carry hashes of arguments, never what was said: delet
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +13,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.audit import NO_HASH
+from bot.storage.audit_chain import Chain, row_hash
 from bot.storage.clock import now
 from bot.storage.tables import audit, turns
 
 _LOCK = 0x436F756E
 """Writers of the chain take turns: an advisory lock, held until the end of their transaction."""
+
+NOBODY = "countersign"
+"""The actor of what the clock or a crash did."""
 
 _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCK))
 _last = sa.select(audit.c.seq, audit.c.hash, now().label("at")).order_by(audit.c.seq.desc()).limit(1)
@@ -26,8 +30,16 @@ _now = sa.select(now())
 _add = audit.insert()
 _rows = sa.select(audit).order_by(audit.c.seq)
 _conversation = sa.select(turns.c.conversation).where(turns.c.id == bindparam("turn_id"))
-
-START = "0" * 64
+_same = (
+    sa.select(audit.c.seq)
+    .where(
+        audit.c.turn_id == bindparam("turn_id"),
+        audit.c.kind == bindparam("kind"),
+        audit.c.actor == bindparam("actor"),
+        audit.c.body == bindparam("body"),
+    )
+    .limit(1)
+)
 
 
 def record(
@@ -44,10 +56,7 @@ def record(
     profile it was done to.
     """
     subject = _storable(subject)
-    if subject:
-        facts["subject"] = subject
-    if connection.dialect.name == "postgresql":
-        connection.execute(_lock)
+    _take_turns(connection)
     if turn_id and not conversation:
         conversation = connection.execute(_conversation, {"turn_id": turn_id}).scalar() or ""
     last = connection.execute(_last).first()
@@ -58,10 +67,23 @@ def record(
         "conversation": conversation,
         "turn_id": turn_id,
         "actor": _storable(actor),
-        "body": json.dumps(facts, sort_keys=True),
-        "previous": last.hash if last else START,
+        "body": _body(subject, facts),
+        "previous": last.hash if last else NO_HASH,
     }
-    connection.execute(_add, {**row, "subject": subject, "hash": _hash(row)})
+    connection.execute(_add, {**row, "subject": subject, "hash": row_hash(row)})
+
+
+def record_once(
+    connection: sa.Connection, kind: str, actor: str, *, turn_id: str, subject: str = "", **facts: Any
+) -> None:
+    """Add a row unless the turn has the very same one: what somebody does ten thousand times fills no disk."""
+    same = {"turn_id": turn_id, "kind": kind, "actor": _storable(actor), "body": _body(_storable(subject), facts)}
+    if connection.execute(_same, same).first() is not None:
+        return
+    _take_turns(connection)
+    # Again, now that nobody else can be adding it.
+    if connection.execute(_same, same).first() is None:
+        record(connection, kind, actor, turn_id=turn_id, subject=subject, **facts)
 
 
 def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:
@@ -71,29 +93,23 @@ def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:
 
 
 def first_that_does_not_fit(connection: sa.Connection) -> int | None:
-    """The number of the first row that was changed or does not follow the one before it; None if all is well."""
-    previous, expected = START, 1
-    for row in rows(connection):
-        chained = row["seq"] == expected and row["previous"] == previous and row["hash"] == _hash(row)
-        if not chained or row["subject"] != json.loads(row["body"]).get("subject", ""):
-            return int(row["seq"])
-        previous, expected = row["hash"], expected + 1
-    return None
+    """The number of the first row that was changed, is missing or does not follow the one before it; None if all is
+    well. In one transaction: `audit_trail` reads long ones.
+    """
+    chain = Chain()
+    misfits = (misfit for row in rows(connection) if (misfit := chain.add(row)) is not None)
+    misfit = next(misfits, None)
+    return None if misfit is None else misfit.seq
+
+
+def _take_turns(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(_lock)
+
+
+def _body(subject: str, facts: dict[str, Any]) -> str:
+    return json.dumps({**facts, "subject": subject} if subject else facts, sort_keys=True)
 
 
 def _storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def _hash(row: dict[str, Any]) -> str:
-    told = [
-        row["seq"],
-        repr(float(row["at"])),
-        row["kind"],
-        row["conversation"],
-        row["turn_id"],
-        row["actor"],
-        row["body"],
-        row["previous"],
-    ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()

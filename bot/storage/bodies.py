@@ -7,10 +7,13 @@ upgrade.
 from __future__ import annotations
 
 import base64
+import dataclasses
 from typing import Any
 
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment
+from bot.domain.grants import GrantUse
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -21,6 +24,8 @@ from bot.domain.messages import (
     ToolCall,
     ToolResult,
 )
+from bot.domain.policies import Ruling
+from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
 
 Body = dict[str, Any]
@@ -100,14 +105,67 @@ def call_body(step: ToolStep) -> Body:
             "read_only": tool.read_only,
             "destructive": tool.destructive,
         },
+        # Beside the tool: an earlier release reads the tool's fields one by one.
+        "server_id": "" if tool is None else tool.server_id,
+        "grant": None if step.grant is None else dataclasses.asdict(step.grant),
+        "ruling": None if step.ruling is None else _ruling_body(step.ruling),
     }
+
+
+def _ruling_body(ruling: Ruling) -> Body:
+    return {"policy": ruling.policy.value, "rule": ruling.rule, "words": ruling.words, "why": ruling.why}
+
+
+def read_ruling(body: Body) -> Ruling | None:
+    """What was ruled of a call, None of one that an earlier release has kept."""
+    ruling = body.get("ruling")
+    if ruling is None:
+        return None
+    return Ruling(ApprovalPolicy(ruling["policy"]), ruling["rule"], ruling["words"], ruling["why"])
+
+
+def terms_body(terms: Terms) -> Body | None:
+    """On what terms a call may be signed, as it is kept; None where there are none."""
+    if terms == NO_TERMS:
+        return None
+    return {
+        "v": VERSION,
+        "approvers": [sorted(each) for each in terms.approvers],
+        "four_eyes": terms.four_eyes,
+        "quorum": terms.quorum,
+        "expires": terms.expires,
+        "on_timeout": terms.on_timeout.value if terms.on_timeout else None,
+        "remind": terms.remind,
+    }
+
+
+def read_terms(body: Body | None) -> Terms:
+    """On what terms a call may be signed."""
+    if body is None:
+        return NO_TERMS
+    return Terms(
+        approvers=tuple(frozenset(each) for each in body["approvers"]),
+        four_eyes=body["four_eyes"],
+        quorum=body["quorum"],
+        expires=body["expires"],
+        on_timeout=OnTimeout(body["on_timeout"]) if body["on_timeout"] else None,
+        remind=body["remind"],
+    )
+
+
+def read_grant(body: Body) -> GrantUse | None:
+    """The grant that a call ran on, None if it ran on none."""
+    grant = body.get("grant")
+    return None if grant is None else GrantUse(**grant)
 
 
 def read_call(body: Body) -> tuple[ToolCall, ToolRef | None, Origin]:
     """What a call asked for."""
     call = _read_part(body["call"])
     assert isinstance(call, ToolCall)
-    return call, None if body["tool"] is None else ToolRef(**body["tool"]), Origin(body["origin"])
+    server_id = body.get("server_id", "")
+    tool = None if body["tool"] is None else ToolRef(**body["tool"], server_id=server_id)
+    return call, tool, Origin(body["origin"])
 
 
 def result_body(result: ToolResult) -> Body:

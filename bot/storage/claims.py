@@ -18,11 +18,10 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim, StepStatus, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
-from bot.storage import audit
+from bot.storage.call_trail import record_ran
 from bot.storage.clock import now
 from bot.storage.endings import (
     LEASE_SECONDS,
-    NOBODY,
     expire_overdue,
     record_expired,
     show_change,
@@ -207,13 +206,5 @@ def settle_leftovers(connection: sa.Connection, held: Claim) -> None:
         show_to_those_behind(connection, held.turn_id)
     for step in reopened:
         if step.status == StepStatus.UNKNOWN:
-            audit.record(
-                connection,
-                "ran",
-                NOBODY,
-                turn_id=held.turn_id,
-                conversation=str(held.conversation),
-                step=step.n,
-                status=step.status,
-            )
+            record_ran(connection, held.turn_id, step.n)
     record_expired(connection, held.turn_id, expired)

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.storage import audit
+from bot.storage.call_trail import record_ran
 from bot.storage.clock import now
 from bot.storage.ringing import ring_all
 from bot.storage.tables import approvals, deliveries, steps, turns
@@ -96,10 +97,6 @@ _requeue = (
 )
 
 
-NOBODY = "countersign"
-"""The actor of what the clock or a crash did."""
-
-
 def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
     """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
     closed = connection.execute(_close_steps, {"t": turn_id}).all()
@@ -108,7 +105,7 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
     show_to_those_behind(connection, turn_id)
     for step in closed:
         if step.status == StepStatus.UNKNOWN:
-            audit.record(connection, "ran", NOBODY, turn_id=turn_id, step=step.n, status=step.status)
+            record_ran(connection, turn_id, step.n)
     ring_all(connection)
 
 
@@ -138,4 +135,4 @@ def expire_overdue(connection: sa.Connection, turn_id: str) -> Sequence[int]:
 def record_expired(connection: sa.Connection, turn_id: str, expired: Sequence[int]) -> None:
     """Put on record that approvals timed out."""
     for n in expired:
-        audit.record(connection, "expired", NOBODY, turn_id=turn_id, step=n)
+        audit.record(connection, "expired", audit.NOBODY, turn_id=turn_id, step=n)

@@ -11,19 +11,23 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.approvals import (
+    ALONE,
     AlreadySettled,
+    Counted,
     Decision,
     NoSuchApproval,
     OutOfDate,
     Revision,
     Settled,
     Settlement,
+    Signing,
     Verdict,
 )
 from bot.domain.conversations import Author, InboundMessage
 from bot.domain.turns import Question, Receipt, StepStatus, TurnStatus
 from bot.storage import audit
-from bot.storage.bodies import question_body
+from bot.storage.bodies import question_body, read_terms
+from bot.storage.call_trail import server_of
 from bot.storage.clock import now
 from bot.storage.endings import end_turn, go_on, show_change
 from bot.storage.inserting import Insert
@@ -68,6 +72,9 @@ _asked = (
         approvals.c.decided_by,
         sa.func.coalesce(approvals.c.revised, approvals.c.proposed, type_=Json).label("asked"),
         approvals.c.fingerprint,
+        approvals.c.terms,
+        approvals.c.editors,
+        approvals.c.signers,
         steps.c.status,
         (approvals.c.expires_at <= now()).label("overdue"),
     )
@@ -84,8 +91,41 @@ _settle_approval = (
     .where(approvals.c.id == bindparam("a"))
     .values(decided_by=bindparam("by"), decided_at=now(), reason=bindparam("why"), signed=bindparam("what"))
 )
-_add_decision = decisions.insert().values(at=now())
-_decided = sa.select(decisions.c.verdict).where(decisions.c.key == bindparam("key"))
+_count = approvals.update().where(approvals.c.id == bindparam("a")).values(signers=bindparam("who", type_=Json))
+# Whoever has signed and turns it down after all has changed their mind.
+_add_decision = Insert(
+    lambda insert: (
+        insert(decisions)
+        .values(
+            approval_id=bindparam("a"),
+            revision=bindparam("r"),
+            person=bindparam("p"),
+            name=bindparam("name"),
+            verdict=bindparam("verdict"),
+            reason=bindparam("why"),
+            key=bindparam("key"),
+            evidence=bindparam("evidence"),
+            at=now(),
+        )
+        .on_conflict_do_update(
+            index_elements=["approval_id", "revision", "person"],
+            set_={
+                "verdict": bindparam("verdict"),
+                "reason": bindparam("why"),
+                "key": bindparam("key"),
+                "evidence": bindparam("evidence"),
+                "at": now(),
+            },
+        )
+    )
+)
+_decided = sa.select(decisions.c.verdict, decisions.c.approval_id).where(decisions.c.key == bindparam("key"))
+_has_signed = sa.select(decisions.c.person).where(
+    decisions.c.approval_id == bindparam("a"),
+    decisions.c.revision == bindparam("r"),
+    decisions.c.person == bindparam("p"),
+    decisions.c.verdict == Verdict.APPROVE.value,
+)
 _revise = (
     approvals.update()
     .where(approvals.c.id == bindparam("a"), approvals.c.revision == bindparam("was"))
@@ -93,6 +133,9 @@ _revise = (
         revision=approvals.c.revision + 1,
         revised=bindparam("what"),
         revised_by=bindparam("by"),
+        editors=bindparam("editors", type_=Json),
+        # Nobody has signed what it would do now.
+        signers=sa.null(),
         fingerprint=bindparam("print"),
     )
 )
@@ -142,13 +185,13 @@ def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) ->
     return Receipt(turn_id, ahead=ahead)
 
 
-def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlement:
-    """Settle an approval if it still waits and the decision is about what it asks now. `key` is this decision's own:
-    run a second time, it is still the one that counts.
+def decide(connection: sa.Connection, decision: Decision, key: str, signing: Signing = ALONE) -> Settlement:
+    """Settle an approval if it still waits and the decision is about what it asks now; or count one signature of
+    several. `key` is this decision's own: run a second time, it is still the one that counts.
     """
-    made = connection.execute(_decided, {"key": key}).scalar()
+    made = connection.execute(_decided, {"key": key}).first()
     if made is not None:
-        return Settled(Verdict(made))
+        return _made_before(connection, made.approval_id, Verdict(made.verdict), signing)
     asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
     if asked is None:
         return NoSuchApproval()
@@ -159,6 +202,55 @@ def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlemen
     if asked is None or objection is not None:
         return objection or NoSuchApproval()
     approved = decision.verdict is Verdict.APPROVE
+    person = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
+    missing = _missing(asked, signing)
+    if approved and connection.execute(_has_signed, person).first() is not None:
+        return AlreadySettled(f"You have signed it already. It needs {_more(missing)}.")
+    connection.execute(
+        _add_decision.on(connection),
+        {
+            **person,
+            "name": decision.by.name,
+            "verdict": decision.verdict.value,
+            "why": decision.reason,
+            "key": key,
+            "evidence": signing.evidence,
+        },
+    )
+    signers = [*(asked.signers or ()), decision.by.name] if approved else []
+    if approved:
+        connection.execute(_count, {"a": decision.approval_id, "who": signers})
+    counts = not approved or missing <= 1
+    if counts:
+        _settle(connection, asked, decision, " and ".join(signers))
+    show_change(connection, asked.turn_id)
+    audit.record(
+        connection,
+        "decided" if counts else "signed",
+        decision.by.principal,
+        turn_id=asked.turn_id,
+        subject=server_of(connection, decision.approval_id),
+        step=asked.n,
+        approval=decision.approval_id,
+        revision=decision.revision,
+        verdict=decision.verdict.value,
+        evidence=signing.evidence,
+        needed=0 if counts else missing - 1,
+        fingerprint=asked.fingerprint,
+    )
+    ring_turn(connection, asked.turn_id)
+    return Settled(decision.verdict) if counts else Counted(missing - 1)
+
+
+def _made_before(connection: sa.Connection, approval_id: str, verdict: Verdict, signing: Signing) -> Settlement:
+    """What a decision has come to whose COMMIT's answer was lost."""
+    asked = connection.execute(_asked, {"approval_id": approval_id}).one()
+    waits = asked.status == StepStatus.AWAITING
+    return Counted(_missing(asked, signing)) if waits else Settled(verdict)
+
+
+def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: str) -> None:
+    approved = decision.verdict is Verdict.APPROVE
     connection.execute(
         _settle_step,
         {"t": asked.turn_id, "i": asked.n, "to": StepStatus.READY if approved else StepStatus.DENIED},
@@ -167,38 +259,22 @@ def decide(connection: sa.Connection, decision: Decision, key: str) -> Settlemen
         _settle_approval,
         {
             "a": decision.approval_id,
-            "by": decision.by.name,
+            "by": signers or decision.by.name,
             "why": decision.reason,
             "what": asked.asked if approved else None,
         },
     )
-    connection.execute(
-        _add_decision,
-        {
-            "approval_id": decision.approval_id,
-            "revision": decision.revision,
-            "person": decision.by.principal,
-            "name": decision.by.name,
-            "verdict": decision.verdict.value,
-            "reason": decision.reason,
-            "key": key,
-        },
-    )
     go_on(connection, asked.turn_id)
-    show_change(connection, asked.turn_id)
-    audit.record(
-        connection,
-        "decided",
-        decision.by.principal,
-        turn_id=asked.turn_id,
-        step=asked.n,
-        approval=decision.approval_id,
-        revision=decision.revision,
-        verdict=decision.verdict.value,
-        fingerprint=asked.fingerprint,
-    )
-    ring_turn(connection, asked.turn_id)
-    return Settled(decision.verdict)
+
+
+def _missing(asked: Any, signing: Signing) -> int:
+    """How many have still to sign: what was asked for counts as well as what is asked for now."""
+    quorum: int = max(signing.quorum, read_terms(asked.terms).quorum)
+    return quorum - len(asked.signers or ())
+
+
+def _more(count: int) -> str:
+    return "1 more signature" if count == 1 else f"{max(count, 0)} more signatures"
 
 
 def revise(connection: sa.Connection, revision: Revision) -> bool:
@@ -221,6 +297,7 @@ def revise(connection: sa.Connection, revision: Revision) -> bool:
             "was": revision.of,
             "what": dict(revision.arguments),
             "by": revision.by.name,
+            "editors": sorted({*(asked.editors or ()), revision.by.principal}),
             "print": revision.fingerprint,
         },
     )
@@ -230,6 +307,7 @@ def revise(connection: sa.Connection, revision: Revision) -> bool:
         "revised",
         revision.by.principal,
         turn_id=asked.turn_id,
+        subject=server_of(connection, revision.approval_id),
         step=asked.n,
         approval=revision.approval_id,
         revision=revision.of + 1,

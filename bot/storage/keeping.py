@@ -6,9 +6,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.storage import audit
+from bot.storage import audit, grant_rows
 from bot.storage.clock import now
-from bot.storage.endings import NOBODY
 from bot.storage.inserting import Insert
 from bot.storage.tables import LIVE, conversations, deliveries, jobs, turns
 
@@ -60,14 +59,17 @@ def take_job(connection: sa.Connection, name: str, seconds: float) -> bool:
 
 
 def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
-    """Delete up to `limit` turns that ended longer ago than that and whose end has been seen; how many there were."""
+    """Delete up to `limit` turns that ended longer ago than that and whose end has been seen; how many there were. What
+    was granted goes when it has ended as long ago.
+    """
+    grant_rows.forget_ended(connection, seconds)
     ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
     if ids:
         keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
         # Looked at once more under their locks: a message may have come in since.
         at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
         connection.execute(_delete_empty, {"keys": at_rest})
-        audit.record(connection, "deleted old turns", NOBODY, count=len(ids))
+        audit.record(connection, "deleted old turns", audit.NOBODY, count=len(ids))
     return len(ids)
 
 
@@ -80,5 +82,6 @@ def delete_conversation(connection: sa.Connection, conversation: ConversationKey
         return False
     if connection.execute(_delete_conversation, {"k": key}).first() is None:
         return False
+    grant_rows.forget_conversation(connection, key)
     audit.record(connection, "deleted conversation", by.principal, conversation=key)
     return True

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import StepStatus, Turn
+from bot.storage.bodies import read_terms
 from bot.storage.clock import now
 from bot.storage.past_conversations import who
 from bot.storage.reaching import begins, reach
@@ -28,7 +29,14 @@ _live = (
     .prefix_with("materialized")
 )
 _waiting = (
-    sa.select(approvals.c.id, approvals.c.requested_for_id, approvals.c.requested_for_name, _live.c.conversation)
+    sa.select(
+        approvals.c.id,
+        approvals.c.requested_for_id,
+        approvals.c.requested_for_name,
+        approvals.c.terms,
+        approvals.c.editors,
+        _live.c.conversation,
+    )
     .select_from(_live)
     .join(steps, steps.c.turn_id == _live.c.id)
     .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
@@ -54,11 +62,16 @@ _asked = (
 
 def read_waiting(connection: sa.Connection, beginning: str, limit: int) -> Sequence[AwaitedCall]:
     """Calls that wait for a signature in conversations whose key begins so, the latest first."""
-    found = []
+    found: list[AwaitedCall] = []
     for row in connection.execute(_waiting, {**reach("reach", beginning), "limit": limit}):
         conversation = ConversationKey.parse(row.conversation)
         asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
-        found.append(AwaitedCall(row.id, conversation, asker))
+        try:
+            terms = read_terms(row.terms)
+        except UNREADABLE as error:
+            log.warning("on what terms %s may be signed cannot be read, and it is left out: %r", row.id, error)
+        else:
+            found.append(AwaitedCall(row.id, conversation, asker, terms, frozenset(row.editors or ())))
     return found
 
 

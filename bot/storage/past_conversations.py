@@ -1,4 +1,4 @@
-"""Reading conversations as people look them up: lists, and who took part. No turn is read here."""
+"""Reading conversations as people look them up: lists, who took part, where it goes on. No turn is read here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
+from bot.storage.clock import now
 from bot.storage.reaching import begins, reach
 from bot.storage.tables import Words, conversations, turns
 from bot.stores import ConversationSummary
@@ -39,6 +40,13 @@ _took_part = (
     .where(turns.c.conversation == bindparam("k"), begins(turns.c.conversation, "platform"))
     .where(turns.c.author_id == _person)
     .limit(1)
+)
+
+_engaged = (
+    sa.select(_key)
+    .where(_within, conversations.c.updated_at > now() - bindparam("seconds", type_=sa.Double))
+    .order_by(conversations.c.updated_at.desc(), _key)
+    .limit(bindparam("limit"))
 )
 
 
@@ -92,6 +100,12 @@ def read_conversations(
 def took_part(connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
     """Whether this person has asked something there."""
     return connection.execute(_took_part, {"k": str(conversation), **who(person)}).first() is not None
+
+
+def read_engaged(connection: sa.Connection, beginning: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+    """The conversations whose key begins so and in which somebody asked something lately, the latest first."""
+    values = {**reach("reach", beginning), "seconds": seconds, "limit": limit}
+    return [ConversationKey.parse(key) for key in connection.execute(_engaged, values).scalars()]
 
 
 def who(person: str) -> dict[str, str]:

@@ -1,134 +1,228 @@
-"""Policies that admins set, on a database: every method one transaction, see `bot.stores.PolicyStore`."""
+"""Rules that admins set, on a database: every method one transaction, see `bot.stores.PolicyStore`."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
+import secrets
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.conversations import Author
-from bot.domain.profiles import PolicyRule
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.policies import ANY, Rule
+from bot.domain.rule_language import VERSION, read_rule, rule_table, words
 from bot.domain.servers import FILE
+from bot.domain.turns import ToolStep
 from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.clock import now
-from bot.storage.database import Database
-from bot.storage.inserting import Insert
+from bot.storage.database import Database, json_text
+from bot.storage.records import UNREADABLE, read_record
 from bot.storage.revisions import bump, take_turns
-from bot.storage.tables import mcp_servers, policies
+from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
 
 log = logging.getLogger(__name__)
 
-_all = sa.select(policies).order_by(policies.c.server_id, policies.c.tool)
-_one = sa.select(policies.c.policy).where(policies.c.server_id == bindparam("i"), policies.c.tool == bindparam("t"))
-_slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
-_set = Insert(
-    lambda insert: (
-        insert(policies)
-        .values(
-            server_id=bindparam("i"),
-            tool=bindparam("t"),
-            policy=bindparam("p"),
-            set_by=bindparam("who"),
-            set_at=now(),
-        )
-        .on_conflict_do_update(
-            index_elements=["server_id", "tool"],
-            set_={"policy": bindparam("p"), "set_by": bindparam("who"), "set_at": now()},
-        )
-    )
+_MOST_PAST = 20
+_SHORTEST_ID = 8
+"""Cards show that many characters of an approval's id."""
+
+_all = sa.select(policy_rules)
+_one = sa.select(policy_rules).where(policy_rules.c.id == bindparam("i"))
+_alike = sa.select(policy_rules).where(
+    policy_rules.c.workspace == bindparam("w"), policy_rules.c.server_id == bindparam("s")
 )
-_clear = policies.delete().where(policies.c.server_id == bindparam("i"), policies.c.tool == bindparam("t"))
+_slug = sa.select(mcp_servers.c.slug).where(mcp_servers.c.id == bindparam("i"))
+_add = policy_rules.insert().values(set_at=now())
+_change = (
+    policy_rules.update()
+    .where(policy_rules.c.id == bindparam("i"))
+    .values(body=bindparam("b"), set_by=bindparam("who"), set_at=now())
+)
+_clear = policy_rules.delete().where(policy_rules.c.id == bindparam("i"))
+_past = (
+    sa.select(steps.c.turn_id, steps.c.n)
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
+    .where(
+        steps.c.kind == "tool",
+        sa.func.substr(turns.c.conversation, 1, bindparam("length")) == bindparam("reach"),
+        sa.or_(
+            sa.func.substr(approvals.c.id, 1, bindparam("long")) == bindparam("named"),
+            sa.and_(steps.c.turn_id == bindparam("turn"), bindparam("n", type_=sa.Integer) == 0),
+            sa.and_(steps.c.turn_id == bindparam("turn"), steps.c.n == bindparam("n", type_=sa.Integer)),
+        ),
+    )
+    .order_by(steps.c.turn_id, steps.c.n)
+    .limit(_MOST_PAST)
+)
 
 
 class SqlPolicyStore:
-    """Rules per server and tool."""
+    """Rules, each of one workspace."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._complained: set[str] = set()
 
-    async def rules(self) -> Sequence[PolicyRule]:
-        """All of them. One whose word is of a later release denies."""
-        return await self._database.run(_read)
+    async def rules(self) -> Sequence[Rule]:
+        """All of them, by server. One that cannot be read denies what its server has, or everything where it holds."""
+        found, unreadable = await self._database.run(_read)
+        for rule_id in unreadable - self._complained:
+            self._complained.add(rule_id)
+            log.warning("the rule %s cannot be read, so it denies: clear it, or run the release that set it", rule_id)
+        return found
 
-    async def set_rule(self, rule: PolicyRule, by: Author) -> None:
-        """Set or replace a rule."""
-        await self._database.run(lambda connection: _set_rule(connection, rule, by))
+    async def set_rule(self, rule: Rule, by: Author) -> Rule:
+        """Keep a rule, in the place of the one that is about the same."""
+        fresh = f"rule_{secrets.token_hex(4)}"
+        return await self._database.run(lambda connection: _set_rule(connection, rule, fresh, by))
 
-    async def clear_rule(self, server: str, tool: str, by: Author) -> bool:
+    async def clear_rule(self, rule_id: str, by: Author) -> bool:
         """Take a rule away."""
         cleared = False
 
         def transaction(connection: sa.Connection) -> bool:
             nonlocal cleared
             # After a COMMIT whose answer was lost there is none any more, and it was this that took it away.
-            cleared = _clear_rule(connection, server, tool, by) or cleared
+            cleared = _clear_rule(connection, rule_id, by) or cleared
             return cleared
 
         return await self._database.run(transaction)
 
-
-def _read(connection: sa.Connection) -> Sequence[PolicyRule]:
-    return [
-        PolicyRule(row.server_id, row.tool, _policy(row.policy), row.set_by, row.set_at)
-        for row in connection.execute(_all)
-    ]
+    async def past(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        """Calls with what was ruled of them."""
+        return await self._database.run(lambda connection: _past_calls(connection, named, reach))
 
 
-def _set_rule(connection: sa.Connection, rule: PolicyRule, by: Author) -> None:
+def rule_row(rule: Rule) -> dict[str, Any]:
+    """A rule's columns, but for its id and who set it when."""
+    return {
+        "workspace": rule.workspace,
+        "server_id": rule.server_id,
+        "body": json_text({"v": VERSION, **rule_table(rule)}),
+    }
+
+
+def read_rule_row(row: Any) -> Rule:
+    """The rule of a row. Raises what `UNREADABLE` has for one of a later release."""
+    table = json.loads(row.body)
+    version = table.pop("v")
+    if version > VERSION:
+        raise ValueError(f"a rule of version {version}")
+    rule = read_rule(table)
+    return dataclasses.replace(rule, id=row.id, workspace=row.workspace, by=row.set_by, at=row.set_at)
+
+
+def _read(connection: sa.Connection) -> tuple[Sequence[Rule], set[str]]:
+    found, unreadable = [], set()
+    for row in connection.execute(_all):
+        rule = _read_row(row)
+        found.append(rule)
+        if _is_unreadable(row):
+            unreadable.add(row.id)
+    return sorted(found, key=lambda rule: (rule.server_id, rule.tool, rule.at, rule.id)), unreadable
+
+
+def _read_row(row: Any) -> Rule:
+    try:
+        return read_rule_row(row)
+    except UNREADABLE:
+        return Rule(
+            ApprovalPolicy.ALWAYS_DENY,
+            server_id=row.server_id,
+            id=row.id,
+            workspace=row.workspace,
+            by=row.set_by,
+            at=row.set_at,
+        )
+
+
+def _is_unreadable(row: Any) -> bool:
+    try:
+        read_rule_row(row)
+    except UNREADABLE:
+        return True
+    return False
+
+
+def _set_rule(connection: sa.Connection, rule: Rule, fresh: str, by: Author) -> Rule:
     take_turns(connection)
     # A server that was removed meanwhile keeps no rules.
-    if not rule.server.startswith(FILE) and connection.execute(_slug, {"i": rule.server}).first() is None:
+    named = bool(rule.server_id) and not rule.server_id.startswith(FILE)
+    if named and connection.execute(_slug, {"i": rule.server_id}).first() is None:
         raise NotFound("That server is not there any more.", "list the servers")
-    here = {"i": rule.server, "t": rule.tool}
-    before = connection.execute(_one, here).scalar()
-    if before == rule.policy:
-        return
-    connection.execute(_set.on(connection), {**here, "p": rule.policy.value, "who": by.principal})
-    changed = {"policy": f"{before or 'none'} → {rule.policy.value}"}
-    audit.record(
-        connection,
-        "set policy",
-        by.principal,
-        subject=rule.server,
-        server=_called(connection, rule.server),
-        tool=rule.tool,
-        changes=changed,
-    )
+    rows = connection.execute(_alike, {"w": rule.workspace, "s": rule.server_id}).all()
+    before = next((each for each in map(_read_row, rows) if each.conditions == rule.conditions), None)
+    if before is not None and rule_table(before) == rule_table(rule):
+        return before
+    rule = dataclasses.replace(rule, id=before.id if before else fresh)
+    columns = rule_row(rule)
+    if before is not None:
+        connection.execute(_change, {"i": rule.id, "b": columns["body"], "who": by.principal})
+    else:
+        connection.execute(_add, {"id": rule.id, **columns, "set_by": by.principal})
+    _record(connection, "set policy", by, before=before, after=rule)
     bump(connection)
+    return read_rule_row(connection.execute(_one, {"i": rule.id}).one())
 
 
-def _clear_rule(connection: sa.Connection, server: str, tool: str, by: Author) -> bool:
+def _clear_rule(connection: sa.Connection, rule_id: str, by: Author) -> bool:
     take_turns(connection)
-    here = {"i": server, "t": tool}
-    before = connection.execute(_one, here).scalar()
-    if before is None:
+    row = connection.execute(_one, {"i": rule_id}).first()
+    if row is None:
         return False
-    connection.execute(_clear, here)
-    changed = {"policy": f"{before} → none"}
-    audit.record(
-        connection,
-        "cleared policy",
-        by.principal,
-        subject=server,
-        server=_called(connection, server),
-        tool=tool,
-        changes=changed,
-    )
+    before = _read_row(row)
+    connection.execute(_clear, {"i": rule_id})
+    _record(connection, "cleared policy", by, before=before, after=None)
     bump(connection)
     return True
 
 
-def _called(connection: sa.Connection, server: str) -> str:
-    return connection.execute(_slug, {"i": server}).scalar() or server.removeprefix(FILE)
+def _record(connection: sa.Connection, kind: str, by: Author, *, before: Rule | None, after: Rule | None) -> None:
+    about = after or before
+    assert about is not None
+    slug = connection.execute(_slug, {"i": about.server_id}).scalar() or about.server_id.removeprefix(FILE)
+    audit.record(
+        connection,
+        kind,
+        by.principal,
+        subject=about.server_id or about.id,
+        rule=about.id,
+        workspace=about.workspace,
+        server=slug or about.server,
+        tool="" if about.tool == ANY else about.tool,
+        changes={"policy": f"{_said(before, slug)} → {_said(after, slug)}"},
+    )
 
 
-def _policy(word: str) -> ApprovalPolicy:
-    try:
-        return ApprovalPolicy(word)
-    except ValueError:
-        log.warning("a policy says %r, which this release does not know: it denies", word)
-        return ApprovalPolicy.ALWAYS_DENY
+def _said(rule: Rule | None, slug: str) -> str:
+    """A rule as the audit says it: the word alone where that is all there is to it."""
+    if rule is None:
+        return "none"
+    bare = Rule(rule.policy, server_id=rule.server_id, tool=rule.tool)
+    return rule.policy.value if rule_table(rule) == rule_table(bare) else words(rule, slug)
+
+
+def _past_calls(connection: sa.Connection, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+    turn, _, n = named.partition(":")
+    # No approval's id is that short: a beginning of none must not fit all.
+    beginning = named if len(named) >= _SHORTEST_ID else ""
+    asked = {
+        "named": beginning or "-",
+        "long": len(beginning) or 1,
+        "turn": turn,
+        "n": int(n) if n.isascii() and n.isdigit() and len(n) < 7 else 0 if not n else -1,
+        "reach": reach,
+        "length": len(reach),
+    }
+    found = []
+    for row in connection.execute(_past, asked).all():
+        record = read_record(connection, row.turn_id)
+        found += [(record.turn.conversation, step) for step in record.calls if step.n == row.n]
+    return found

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author
-from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
+from bot.domain.rule_language import read_rule, rule_table
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.storage import audit
@@ -167,9 +169,7 @@ def _columns(profile: Profile) -> dict[str, Any]:
                 "model": profile.model,
                 "servers": None if profile.servers is None else sorted(profile.servers),
                 "tools": {server: sorted(tools) for server, tools in sorted(profile.tools.items())},
-                "policies": [
-                    [rule.server, rule.tool, rule.policy.value, rule.by, rule.at] for rule in profile.policies
-                ],
+                "policies": [_rule_body(rule) for rule in profile.policies],
                 "approvers": sorted(profile.approvers),
             }
         ),
@@ -186,15 +186,37 @@ def _read(row: Any) -> Profile:
         model=body["model"],
         servers=None if body["servers"] is None else frozenset(body["servers"]),
         tools={server: frozenset(tools) for server, tools in body["tools"].items()},
-        policies=tuple(
-            PolicyRule(server, tool, ApprovalPolicy(policy), by, at)
-            for server, tool, policy, by, at in body["policies"]
-        ),
+        policies=_read_rules(body["policies"], row.name),
         approvers=frozenset(body["approvers"]),
         version=row.version,
         updated_at=row.updated_at,
         updated_by=row.updated_by,
     )
+
+
+def _rule_body(rule: Rule) -> Any:
+    return {**rule_table(rule), "by": rule.by, "at": rule.at}
+
+
+def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
+    """Rules as they were; their ids say where they stand."""
+    rules = []
+    for number, body in enumerate(_of_this_release(bodies), 1):
+        table = {key: value for key, value in body.items() if key not in ("by", "at")}
+        rules.append(replace(read_rule(table), id=f"{profile}:{number}", by=body["by"], at=body["at"]))
+    return tuple(rules)
+
+
+def _of_this_release(bodies: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """The release before kept a server, a tool and a word. Without a tool it meant those that had no word of theirs."""
+    for body in bodies:
+        if isinstance(body, Mapping):
+            yield body
+        else:
+            server, tool, policy, by, at = body
+            others = sorted(each[1] for each in bodies if isinstance(each, list) and each[0] == server and each[1])
+            table = {"policy": policy, "server_id": server, "by": by, "at": at}
+            yield {**table, **({"tool": tool} if tool else {"except": others} if others else {})}
 
 
 def _says(row: Any, columns: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
-from bot.storage.bodies import read_call, read_question, read_reply, read_result
+from bot.storage.bodies import read_call, read_grant, read_question, read_reply, read_result, read_ruling, read_terms
 from bot.storage.tables import approvals, conversations, deliveries, steps, turns
 
 log = logging.getLogger(__name__)
@@ -164,6 +164,8 @@ def _read_step(row: Any, platform: str) -> Step:
         origin=origin,
         result=read_result(row.step_result),
         approval=None if row.approval_id is None else _read_approval(row, platform),
+        ruling=read_ruling(row.step_body),
+        grant=read_grant(row.step_body),
     )
 
 
@@ -180,4 +182,8 @@ def _read_approval(row: Any, platform: str) -> Approval:
         reason=row.approval_reason,
         proposed=None if row.approval_revised is None else row.approval_proposed,
         revised_by=row.approval_revised_by,
+        editors=frozenset(row.approval_editors or ()),
+        terms=read_terms(row.approval_terms),
+        signers=tuple(row.approval_signers or ()),
+        remind_in=row.approval_remind_in,
     )

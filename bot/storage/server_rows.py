@@ -15,28 +15,30 @@ from sqlalchemy import bindparam
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author
-from bot.domain.profiles import EVERY_TOOL
+from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerRecord, Standing, StdioTransport
 from bot.errors import Conflict, NotFound
-from bot.storage import audit, capability_rows
+from bot.storage import audit, capability_rows, grant_rows
 from bot.storage.clock import now
+from bot.storage.policy_store import rule_row
 from bot.storage.records import UNREADABLE
 from bot.storage.revisions import bump, take_turns
 from bot.storage.secret_rows import read_all, read_ciphertexts, read_references, references_of, write_secrets
 from bot.storage.server_bodies import name_key, read_server, server_row
-from bot.storage.tables import mcp_servers, policies
+from bot.storage.tables import mcp_servers, policies, policy_rules
 
 servers = mcp_servers.c
 _all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
 _one = sa.select(mcp_servers).where(servers.id == bindparam("i"))
 _add = mcp_servers.insert().values(version=1, created_at=now(), updated_at=now())
-_add_policy = policies.insert().values(tool=EVERY_TOOL, set_at=now())
+_add_rule = policy_rules.insert().values(set_at=now())
 _change = (
     mcp_servers.update()
     .where(servers.id == bindparam("i"))
     .values(version=servers.version + 1, updated_at=now(), updated_by=bindparam("who"))
 )
 _remove = mcp_servers.delete().where(servers.id == bindparam("i"))
+_remove_rules = policy_rules.delete().where(policy_rules.c.server_id == bindparam("i"))
 _remove_policies = policies.delete().where(policies.c.server_id == bindparam("i"))
 # A server of everybody is in every workspace: its slug must be free in all of them.
 _same_slug = sa.select(servers.id).where(
@@ -84,7 +86,8 @@ def add(
     write_secrets(connection, record, sealed, by.principal)
     facts = dict(_facts(record))
     if policy is not None:
-        connection.execute(_add_policy, {"server_id": record.id, "policy": policy.value, "set_by": by.principal})
+        rule = Rule(policy, server_id=record.id, workspace=record.config.workspace)
+        connection.execute(_add_rule, {"id": f"rule_{record.id}", **rule_row(rule), "set_by": by.principal})
         facts["policy"] = policy.value
     audit.record(connection, "added server", by.principal, subject=record.id, **facts)
     bump(connection)
@@ -135,8 +138,10 @@ def remove(connection: sa.Connection, server_id: str, version: int, by: Author) 
     before = _at(connection, server_id)
     _check_version(before, version)
     connection.execute(_remove, {"i": server_id})
+    connection.execute(_remove_rules, {"i": server_id})
     connection.execute(_remove_policies, {"i": server_id})
     capability_rows.forget(connection, server_id)
+    grant_rows.end_of_server(connection, server_id, by)
     audit.record(
         connection, "removed server", by.principal, subject=server_id, server=before.slug, workspace=before.workspace
     )

@@ -7,7 +7,9 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-n opinions
 grants            standing permissions
 jobs              work that is due once, whoever does it
-mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities and 1-n policies: those also of the operator's servers
+leases            what one process does alone
+quotas            limits that all processes keep together; a row whose time is over says nothing
+mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities and 1-n policy_rules: those also of the operator's servers
 profiles 1-n profile_bindings
 revisions         at most one row: a number that grows with every change to servers, policies and profiles; their lock
 audit             what happened, for ever: no row refers to another table, none is changed, each is chained to the last
@@ -134,9 +136,17 @@ approvals = sa.Table(
     sa.Column("decided_by", Words, nullable=False, server_default=""),
     sa.Column("decided_at", sa.Double),
     sa.Column("reason", Words, nullable=False, server_default=""),
+    sa.Column("terms", Json),
+    sa.Column("remind_in", sa.Double),
+    sa.Column("reminded_at", sa.Double),
+    sa.Column("editors", Json),
+    sa.Column("signers", Json),
     sa.UniqueConstraint("turn_id", "n"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
+
+_to_remind = sa.text("remind_in is not null and reminded_at is null")
+sa.Index("approvals_to_remind", approvals.c.posted_at, sqlite_where=_to_remind, postgresql_where=_to_remind)
 
 decisions = sa.Table(
     "decisions",
@@ -149,6 +159,7 @@ decisions = sa.Table(
     sa.Column("reason", Words, nullable=False, server_default=""),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("key", sa.Text, nullable=False, server_default=""),
+    sa.Column("evidence", Words, nullable=False, server_default=""),
 )
 
 deliveries = sa.Table(
@@ -197,11 +208,36 @@ grants = sa.Table(
     sa.Column("expires_at", sa.Double),
     sa.Column("revoked_at", sa.Double),
     sa.Column("revoked_by", Words, nullable=False, server_default=""),
+    sa.Column("scope", sa.Text, nullable=False, server_default=""),
+    sa.Column("server_name", Words, nullable=False, server_default=""),
+    sa.Column("definition", sa.Text, nullable=False, server_default=""),
+    sa.Column("destructive", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("idle_seconds", sa.Double),
+    sa.Column("used_at", sa.Double),
+    sa.Column("granted_name", Words, nullable=False, server_default=""),
+    sa.Column("approval_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("rule", Words, nullable=False, server_default=""),
+    sa.Column("terms", sa.Text, nullable=False, server_default=""),
 )
 sa.Index("grants_tool", grants.c.server, grants.c.tool)
 
 jobs = sa.Table(
     "jobs",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("due_at", sa.Double, nullable=False),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("until", sa.Double, nullable=False),
+)
+
+quotas = sa.Table(
+    "quotas",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("due_at", sa.Double, nullable=False),
@@ -223,6 +259,8 @@ audit = sa.Table(
     sa.Column("subject", Words, nullable=False, server_default=""),
 )
 sa.Index("audit_turn", audit.c.turn_id)
+sa.Index("audit_actor", audit.c.actor, audit.c.seq)
+sa.Index("audit_at", audit.c.at)
 _about = sa.text("subject <> ''")
 sa.Index("audit_subject", audit.c.subject, audit.c.seq, sqlite_where=_about, postgresql_where=_about)
 
@@ -275,6 +313,7 @@ mcp_capabilities = sa.Table(
     sa.Column("problem", Words, nullable=False, server_default=""),
 )
 
+# What admins said before there were rules. Processes of the release before read and write it.
 policies = sa.Table(
     "policies",
     metadata,
@@ -284,6 +323,18 @@ policies = sa.Table(
     sa.Column("set_by", Words, nullable=False),
     sa.Column("set_at", sa.Double, nullable=False),
 )
+
+policy_rules = sa.Table(
+    "policy_rules",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("workspace", Words, nullable=False),
+    sa.Column("server_id", Words, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("set_by", Words, nullable=False),
+    sa.Column("set_at", sa.Double, nullable=False),
+)
+sa.Index("policy_rules_server", policy_rules.c.server_id)
 
 profiles = sa.Table(
     "profiles",

@@ -15,15 +15,16 @@ from sqlalchemy import bindparam
 from bot.domain.messages import ToolResult
 from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.errors import LostLease
-from bot.storage import audit
-from bot.storage.bodies import call_body, reply_body, result_body
+from bot.storage import audit, grant_rows
+from bot.storage.bodies import call_body, reply_body, result_body, terms_body
+from bot.storage.call_trail import record_new, record_ran
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
-from bot.storage.endings import NOBODY, end_turn, expire_overdue, record_expired, show_change, show_to_those_behind
+from bot.storage.endings import end_turn, expire_overdue, record_expired, show_change, show_to_those_behind
 from bot.storage.inserting import Insert
 from bot.storage.records import read_record
 from bot.storage.ringing import ring_all
-from bot.storage.tables import approvals, deliveries, steps, turns
+from bot.storage.tables import Json, approvals, deliveries, steps, turns
 
 _add_step = Insert(
     lambda insert: (
@@ -54,6 +55,8 @@ _add_approval = Insert(
             requested_for_id=bindparam("requested_for_id"),
             requested_for_name=bindparam("requested_for_name"),
             expires_in=bindparam("expires_in"),
+            terms=bindparam("terms", type_=Json),
+            remind_in=bindparam("remind_in"),
             seen_from=sa.select(deliveries.c.wanted + 1)
             .where(deliveries.c.turn_id == bindparam("turn_id"))
             .scalar_subquery(),
@@ -83,7 +86,7 @@ _end = (
         steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
     )
     .values(status=bindparam("to"), result=bindparam("what"), ended_at=now())
-    .returning(steps.c.repeatable)
+    .returning(steps.c.n)
 )
 _keep_late_result = (
     steps.update()
@@ -123,10 +126,11 @@ def resume(connection: sa.Connection, held: Claim) -> TurnRecord:
 def append(connection: sa.Connection, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
     """Add a reply and its calls, or calls alone, in their places. Raises LostLease and Stopped."""
     own(connection, held)
-    asked = _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
+    calls = grant_rows.use(connection, held.turn_id, calls)
+    new = _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
     show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
-    _record_asked(connection, held.turn_id, asked)
+    record_new(connection, held.turn_id, record.turn.author, new)
     return record
 
 
@@ -139,23 +143,19 @@ def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
     return read_record(connection, held.turn_id)
 
 
-def end(connection: sa.Connection, held: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
-    """Record how a call ended, also in a turn that is being stopped. Raises LostLease."""
+def end(
+    connection: sa.Connection, held: Claim, n: int, status: StepStatus, result: ToolResult, *, seconds: float | None
+) -> TurnRecord:
+    """Record how a call ended, also in a turn that is being stopped. `seconds` is how long it was under way, None if it
+    was not sent. Raises LostLease.
+    """
     own_to_the_end(connection, held)
     change = {"t": held.turn_id, "i": n, "to": status, "what": result_body(result)}
     ended = connection.execute(_end, change).first()
     show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
-    if ended is not None and not ended.repeatable:
-        audit.record(
-            connection,
-            "ran",
-            NOBODY,
-            turn_id=held.turn_id,
-            conversation=str(held.conversation),
-            step=n,
-            status=status.value,
-        )
+    if ended is not None:
+        record_ran(connection, held.turn_id, n, seconds)
     return record
 
 
@@ -165,7 +165,7 @@ def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: Too
     audit.record(
         connection,
         "came late",
-        NOBODY,
+        audit.NOBODY,
         turn_id=held.turn_id,
         conversation=str(held.conversation),
         step=n,
@@ -215,7 +215,9 @@ def finish(
     if stopped_by is None and status is TurnStatus.CANCELLED:
         release(connection, [held])  # nobody has stopped it after all: it goes on
     elif stopped_by is None:
-        _record_asked(connection, held.turn_id, _add_steps(connection, held.turn_id, last))
+        new = _add_steps(connection, held.turn_id, last)
+        if new:
+            record_new(connection, held.turn_id, read_record(connection, held.turn_id).turn.author, new)
         end_turn(connection, held.turn_id, status, failure)
     else:
         end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
@@ -237,32 +239,16 @@ def fail(connection: sa.Connection, held: Claim, failure: str) -> None:
 
 
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
-    """Those of them that ask for a signature and had not done so before."""
+    """Those of them that ask for a signature and had not done so before, and those that are denied."""
     if new:
         connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
-    return [
-        step
-        for step in new
-        if isinstance(step, ToolStep)
-        and step.approval is not None
-        and connection.execute(_add_approval.on(connection), _approval_row(turn_id, step)).first() is not None
-    ]
+    return [step for step in new if isinstance(step, ToolStep) and _is_news(connection, turn_id, step)]
 
 
-def _record_asked(connection: sa.Connection, turn_id: str, asked: Sequence[ToolStep]) -> None:
-    for step in asked:
-        assert step.approval is not None
-        audit.record(
-            connection,
-            "asked",
-            step.approval.requested_for.principal,
-            turn_id=turn_id,
-            step=step.n,
-            approval=step.approval.id,
-            server=step.tool.server if step.tool else "",
-            tool=step.tool.name if step.tool else "",
-            fingerprint=step.approval.fingerprint,
-        )
+def _is_news(connection: sa.Connection, turn_id: str, step: ToolStep) -> bool:
+    if step.approval is None:
+        return step.status is StepStatus.DENIED
+    return connection.execute(_add_approval.on(connection), _approval_row(turn_id, step)).first() is not None
 
 
 def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
@@ -302,4 +288,6 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
         "requested_for_id": approval.requested_for.id,
         "requested_for_name": approval.requested_for.name,
         "expires_in": approval.expires_in,
+        "terms": terms_body(approval.terms),
+        "remind_in": approval.remind_in,
     }

@@ -13,14 +13,15 @@ from typing import Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from bot.domain.approvals import Decision, Revision, Settlement
+from bot.domain.approvals import ALONE, Decision, Revision, Settlement, Signing
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
 from bot.domain.rings import Ring
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.errors import LostLease
-from bot.storage import claims, drawings, front_door, keeping, records, transcript
+from bot.storage import call_trail, claims, drawings, front_door, granting, keeping, records, reminding, transcript
 from bot.storage.database import PATIENCE_SECONDS, Database
 from bot.storage.endings import LEASE_SECONDS
 
@@ -66,9 +67,21 @@ class SqlTurnLog:
             known = await self._run(front_door.seen, message, turn_id)
             return known if known is not None else await self._run(front_door.enqueue, message, turn_id)
 
-    async def decide(self, decision: Decision) -> Settlement:
+    async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
         """Compare-and-set on the approval's id and revision."""
-        return await self._run(front_door.decide, decision, uuid.uuid4().hex)
+        return await self._run(front_door.decide, decision, uuid.uuid4().hex, signing)
+
+    async def grant(self, decision: Decision, grant: Grant, signing: Signing = ALONE) -> Settlement:
+        """Approve a call and keep a grant with it."""
+        return await self._run(granting.decide_and_grant, decision, grant, uuid.uuid4().hex, signing)
+
+    async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
+        """Take in hand what nobody has been reminded of yet."""
+        return await self._run(reminding.take, reaches, limit)
+
+    async def refuse(self, approval_id: str, by: Author, reason: str) -> None:
+        """Put on record that somebody tried to decide who may not."""
+        await self._run(call_trail.record_refused, approval_id, by, reason)
 
     async def revise(self, revision: Revision) -> bool:
         """Ask for a signature on other arguments."""
@@ -118,10 +131,12 @@ class SqlTurnLog:
         """Record the intent to send a call."""
         return await self._drive(transcript.begin, held, n)
 
-    async def end(self, held: Claim, n: int, status: StepStatus, result: ToolResult) -> TurnRecord:
+    async def end(
+        self, held: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
+    ) -> TurnRecord:
         """Record how a call ended."""
         try:
-            return await self._drive(transcript.end, held, n, status, result)
+            return await self._drive(transcript.end, held, n, status, result, seconds=seconds)
         except LostLease:
             await self._drive(transcript.keep_late_result, held, n, result)
             raise

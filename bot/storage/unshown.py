@@ -16,7 +16,7 @@ from bot.domain.turns import StepStatus
 from bot.storage import audit
 from bot.storage.bodies import read_call, result_body
 from bot.storage.clock import now
-from bot.storage.endings import NOBODY, go_on, show_change
+from bot.storage.endings import go_on, show_change
 from bot.storage.ringing import ring_turn
 from bot.storage.tables import approvals, steps, turns
 
@@ -70,4 +70,4 @@ def deny_unshown(connection: sa.Connection, turn_id: str, revision: int, cause: 
 def record_unshown(connection: sa.Connection, turn_id: str, denied: Sequence[int]) -> None:
     """Put on record that calls were turned down because their cards could not be posted."""
     for n in denied:
-        audit.record(connection, "not shown", NOBODY, turn_id=turn_id, step=n)
+        audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)

@@ -17,8 +17,9 @@ from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.stores import Stores, opened_stores
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.profiles import PolicyRule, Profile
+from bot.domain.profiles import Profile
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -38,6 +39,7 @@ from bot.domain.tools import Tool
 from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, read_settings
 from tests.fakes.parts import until
+from tests.rules import plain
 
 ANA = Author("console", "ana", "ana")
 HALL = ConversationKey("console", "local", "ana", "1")
@@ -84,7 +86,7 @@ async def test_a_change_by_another_process_is_followed_without_being_told() -> N
         task = asyncio.create_task(here.administration.run())
         await there.servers.add(record(), {}, ANA)
         await until(lambda: "tickets" in states(here))
-        await there.policies.set_rule(PolicyRule("t1", "lookup", ApprovalPolicy.ALWAYS_DENY), ANA)
+        await there.policies.set_rule(plain("t1", "lookup", ApprovalPolicy.ALWAYS_DENY), ANA)
         await until(lambda: here.administration.policy_of(TOOL, HALL) is ApprovalPolicy.ALWAYS_DENY)
         profile = await there.profiles.save(Profile("p1", "pilot", servers=frozenset()), ANA)
         await there.profiles.bind(HALL.home, profile.id, ANA)
@@ -229,3 +231,19 @@ def test_a_key_is_made_beside_a_file_when_it_is_first_needed_and_not_before(
 def test_a_server_needs_a_key_of_the_operators() -> None:
     with pytest.raises(SecretUnavailable, match="MCP_ENCRYPTION_KEY"):
         secret_box(read_settings(database_url="postgresql://u@h/d")).seal("hush", "here")
+
+
+async def test_a_rule_of_the_file_that_fits_no_tool_of_its_server_is_warned_of_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = ("lokup", "look*", "lookup")
+    text = "\n".join(f'[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "tickets"\ntool = "{tool}"' for tool in rules)
+    (folder / "policy.toml").write_text(text, encoding="utf-8")
+    async with office(policy_file="policy.toml") as (here, there):
+        await there.servers.add(record(), {}, ANA)
+        await here.administration.refresh()
+        assert caplog.messages == []
+        await there.servers.synced("t1", ServerCapabilities((TOOL,)))
+        for _ in range(2):
+            await here.administration.refresh()
+    assert caplog.messages == ["policy.toml:1 (ALWAYS_DENY: tickets.lokup) fits no tool that its server has"]

@@ -91,12 +91,14 @@ async def test_a_policy_under_a_misspelt_name_and_an_unknown_key_are_warned_of(
 ) -> None:
     servers = {"notes": {"command": "no-such-command", "comand": "x"}}
     (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    (folder / "policy.toml").write_text("[servers.ntoes]\n", encoding="utf-8")
+    rule = '[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "note*"\n[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "nite*"\n'
+    (folder / "policy.toml").write_text(f"{rule}[servers.ntoes]\n", encoding="utf-8")
     async with opened(mcp_servers_file="servers.json", policy_file="policy.toml"):
         pass
     warnings = [record.getMessage() for record in caplog.records if record.name == "bot.app.operator_files"]
     assert warnings == [
         "policy.toml has policies for 'ntoes', which is no enabled server of servers.json",
+        "policy.toml:4 is about 'nite*', which no enabled server is called",
         "servers.json: server 'notes' has an unknown key 'comand', it is ignored.",
     ]
 

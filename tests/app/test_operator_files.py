@@ -15,6 +15,7 @@ from bot.errors import SettingsError
 from bot.settings import read_settings
 from bot.tools.config_file import ServersFile
 from tests.app.surroundings import PROJECT
+from tests.rules import policy_of
 
 ALLOW, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER
 
@@ -28,20 +29,20 @@ def prompt(path: Path) -> str:
 
 
 def test_without_a_policy_file_everything_asks() -> None:
-    assert policies().of("notes", "list") is ASK
+    assert policy_of(policies(), "notes", "list") is ASK
 
 
 def test_the_variable_is_the_default_without_a_file_too() -> None:
-    assert policies(mcp_approval_default_policy="ALWAYS_ALLOW").of("notes", "list") is ALLOW
+    assert policy_of(policies(mcp_approval_default_policy="ALWAYS_ALLOW"), "notes", "list") is ALLOW
 
 
 def test_the_bundled_policy_lets_reading_run_and_asks_before_writing() -> None:
     bundled = policies(policy_file=PROJECT / "config/policy.toml")
     for tool in ("find_area", "forecast", "overview"):
-        assert bundled.of("weather", tool) is ALLOW
-    assert bundled.of("notes", "list") is bundled.of("notes", "search") is ALLOW
-    assert bundled.of("notes", "add") is bundled.of("notes", "delete") is ASK
-    assert bundled.of("somebody", "else") is ASK
+        assert policy_of(bundled, "weather", tool) is ALLOW
+    assert policy_of(bundled, "notes", "list") is policy_of(bundled, "notes", "search") is ALLOW
+    assert policy_of(bundled, "notes", "add") is policy_of(bundled, "notes", "delete") is ASK
+    assert policy_of(bundled, "somebody", "else") is ASK
 
 
 def test_a_file_from_an_editor_that_marks_utf8_is_read(folder: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_file_that_is_no_toml_is_refused_with_the_line(folder: Path) -> None:
 
 def test_an_entry_that_cannot_be_used_is_named_with_its_file(folder: Path) -> None:
     (folder / "policy.toml").write_text('[servers.notes.tools]\nadd = "ALLOW"\n', encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"^policy\.toml: servers\.notes\.tools\.add is 'ALLOW'\."):
+    with pytest.raises(SettingsError, match=r"^policy\.toml, line 2: servers\.notes\.tools\.add is 'ALLOW'\."):
         policies(policy_file="policy.toml")
 
 

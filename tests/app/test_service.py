@@ -59,7 +59,7 @@ async def test_every_part_that_cannot_be_run_is_named_with_those_that_can() -> N
     assert caught.value.cause == (
         "There is no part called 'irc'. There is no part called 'wroker'. The part 'web' is not in this release."
     )
-    assert caught.value.fix == "use --only slack,worker"
+    assert caught.value.fix == "use --only discord,slack,worker"
 
 
 async def test_a_model_that_cannot_be_used_is_told_before_anything_is_opened(folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from bot.app.secrets import UsableSecrets
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import AUTH_SECRET, Authentication, AuthenticationKind, ServerStatus
 from bot.errors import DatabaseUnavailable, SecretUnavailable
@@ -21,6 +21,7 @@ from bot.settings import read_settings
 from bot.stores import PolicyStore, ProfileStore
 from tests.app.test_administration import ANA, HALL, TOOL, folder, office, record, states
 from tests.fakes.parts import until
+from tests.rules import plain
 
 __all__ = ["folder"]
 
@@ -50,7 +51,7 @@ async def test_a_server_is_never_taken_over_without_its_rules() -> None:
 
         async def added_meanwhile() -> None:
             await there.servers.add(record(), {}, ANA)
-            await there.policies.set_rule(PolicyRule("t1", "lookup", ApprovalPolicy.ALWAYS_DENY), ANA)
+            await there.policies.set_rule(plain("t1", "lookup", ApprovalPolicy.ALWAYS_DENY), ANA)
 
         policies: PolicyStore = Overtaken(here.administration.policies, "rules", added_meanwhile)
         here.administration.policies = policies

@@ -100,7 +100,7 @@ def test_a_word_that_could_move_the_cursor_is_made_harmless(countersign: Counter
 def test_a_part_that_does_not_exist_is_a_usage_error_that_names_those_that_do(countersign: Countersign) -> None:
     ended = countersign("run", "--only", "worker,wroker")
     assert ended.code == 2
-    assert ended.complaint == "There is no part called 'wroker'. Fix: use --only slack,worker"
+    assert ended.complaint == "There is no part called 'wroker'. Fix: use --only discord,slack,worker"
 
 
 @pytest.mark.parametrize("words", [("chat", "-m", "hi"), ("run",), ("db", "current"), ("db", "upgrade")])
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_used_is_a_usage_error(
     (folder / "policy.toml").write_text('defualt = "ASK_USER"\n', encoding="utf-8")
     ended = countersign(*words, POLICY_FILE="policy.toml")
     assert ended.code == 2
-    assert ended.complaint == "policy.toml: defualt means nothing here. Fix: use one of default, servers"
+    assert ended.complaint == "policy.toml, line 1: defualt means nothing here. Fix: use one of default, rules, servers"
     (folder / "servers.json").write_text("[]", encoding="utf-8")
     ended = countersign(*words, POLICY_FILE="", MCP_SERVERS_FILE="servers.json")
     assert ended.code == 2

@@ -12,7 +12,8 @@ from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, Ser
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import Form, Invocation, Reply, Submission
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.profiles import EVERY_TOOL
+from bot.domain.policies import Judgement, Rule
+from bot.domain.profiles import Binding
 from bot.domain.servers import (
     HttpTransport,
     ServerConfig,
@@ -22,10 +23,13 @@ from bot.domain.servers import (
     Standing,
     StdioTransport,
 )
+from bot.domain.terms import Terms
 from bot.domain.tools import Annotations, Tool
 from bot.domain.views import TurnView
+from bot.engine.policy import Policies, ServerPolicy, Signatories
+from bot.engine.rules import RuleBook, Rules
 from bot.errors import NotFound, ServerTrouble
-from tests.commands.stores import NOW, MemoryArchive, MemoryPolicies, MemoryProfiles, MemoryServers
+from tests.commands.stores import NOW, MemoryArchive, MemoryGrants, MemoryPolicies, MemoryProfiles, MemoryServers
 from tests.fakes.parts import ANA, BEN, HALL
 
 ADMIN = Member(ANA, platform_admin=True)
@@ -125,8 +129,11 @@ class Office:
     policies: MemoryPolicies = field(default_factory=MemoryPolicies)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
+    grants: MemoryGrants = field(default_factory=MemoryGrants)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
+    rules: tuple[Rule, ...] = ()
+    """The operator's rules beside those."""
     views: dict[str, list[TurnView]] = field(default_factory=dict)
     news: Difference = Difference()
     objections: str = ""
@@ -156,9 +163,28 @@ class Office:
         return self.objections
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        rules = {(rule.server, rule.tool): rule.policy for rule in self.policies.kept.values()}
-        own = rules.get((tool.server_id, tool.original_name), rules.get((tool.server_id, EVERY_TOOL)))
-        return own or self.named.get((tool.server, tool.original_name), ApprovalPolicy.ASK_USER)
+        return self._rules(conversation).policy_of(tool)
+
+    def judge(
+        self, tool: Tool, arguments: Mapping[str, object], asker: Member, conversation: ConversationKey
+    ) -> Judgement:
+        return self._rules(conversation).judge(tool, arguments, asker.author, asker)
+
+    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
+        return self._rules(conversation).all
+
+    def signed_by(self, terms: Terms, conversation: ConversationKey) -> str:
+        return self._rules(conversation).signatories.needed(terms)
+
+    def _rules(self, conversation: ConversationKey) -> Rules:
+        servers: dict[str, dict[str, ApprovalPolicy]] = {}
+        for (server, name), policy in self.named.items():
+            servers.setdefault(server, {})[name] = policy
+        file = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
+        book = RuleBook(file, Signatories(admins=frozenset({ANA.principal})))
+        bindings = [Binding(place, profile) for place, profile in self.profiles.bound.items()]
+        book.amend(self.policies.kept.values(), self.profiles.kept.values(), bindings)
+        return book.rules(conversation)
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return self.views.get(str(conversation), [])[-limit:]
@@ -174,6 +200,7 @@ class Office:
                 self.policies,
                 self.profiles,
                 self.archive,
+                self.grants,
                 self.recent,
                 file="config/mcp_servers.json",
                 allowed_names=self.allowed_names,

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.profiles import Binding, PolicyRule, Profile
+from bot.domain.grants import Grant
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.turns import ToolStep
 from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
-from bot.stores import AuditEntry, ConversationSummary, PastCall
+from bot.stores import ConversationSummary, PastCall
 
 NOW = 1_800_000_000.0
 Line = tuple[str, str, str]
@@ -112,21 +116,32 @@ class MemoryServers:
 
 @dataclass
 class MemoryPolicies:
-    kept: dict[tuple[str, str], PolicyRule] = field(default_factory=dict)
+    kept: dict[str, Rule] = field(default_factory=dict)
     audit: list[Line] = field(default_factory=list)
+    calls: dict[str, tuple[ConversationKey, ToolStep]] = field(default_factory=dict)
+    """Calls that were asked for, by what finds them."""
 
-    async def rules(self) -> Sequence[PolicyRule]:
+    async def rules(self) -> Sequence[Rule]:
         return list(self.kept.values())
 
-    async def set_rule(self, rule: PolicyRule, by: Author) -> None:
-        self.kept[rule.server, rule.tool] = rule
-        self.audit.append(("policy_set", rule.server, by.principal))
+    async def set_rule(self, rule: Rule, by: Author) -> Rule:
+        alike = (each for each in self.kept.values() if each.workspace == rule.workspace)
+        before = next((each for each in alike if each.conditions == rule.conditions), None)
+        fresh = before.id if before else f"rule_{len(self.audit) + 1}"
+        self.kept[fresh] = kept = replace(rule, id=fresh, by=by.principal, at=NOW)
+        self.audit.append(("policy_set", rule.server_id, by.principal))
+        return kept
 
-    async def clear_rule(self, server: str, tool: str, by: Author) -> bool:
-        if self.kept.pop((server, tool), None) is None:
+    async def clear_rule(self, rule_id: str, by: Author) -> bool:
+        rule = self.kept.pop(rule_id, None)
+        if rule is None:
             return False
-        self.audit.append(("policy_cleared", server, by.principal))
+        self.audit.append(("policy_cleared", rule.server_id, by.principal))
         return True
+
+    async def past(self, named: str, reach: str) -> Sequence[tuple[ConversationKey, ToolStep]]:
+        found = self.calls.get(named)
+        return [found] if found and f"{found[0]}:".startswith(reach) else []
 
 
 @dataclass
@@ -173,6 +188,25 @@ class MemoryProfiles:
 
 
 @dataclass
+class MemoryGrants:
+    kept: list[Grant] = field(default_factory=list)
+    audit: list[Line] = field(default_factory=list)
+    away: bool = False
+
+    async def in_force(self, home: str) -> Sequence[Grant]:
+        if self.away:
+            raise DatabaseError("The database is away.", "start it")
+        return [each for each in self.kept if f"{each.place}:".startswith(f"{home}:")]
+
+    async def revoke(self, grant_id: str, by: Author) -> bool:
+        if all(each.id != grant_id for each in self.kept):
+            return False
+        self.kept = [each for each in self.kept if each.id != grant_id]
+        self.audit.append(("grant_revoked", grant_id, by.principal))
+        return True
+
+
+@dataclass
 class MemoryArchive:
     summaries: list[ConversationSummary] = field(default_factory=list)
     takers: dict[str, set[str]] = field(default_factory=dict)
@@ -180,6 +214,8 @@ class MemoryArchive:
     past: list[PastCall] = field(default_factory=list)
     waiting: int = 0
     entries: list[AuditEntry] = field(default_factory=list)
+    queries: list[AuditQuery] = field(default_factory=list)
+    """What was looked for in the audit."""
     busy: bool = False
     deleted: list[str] = field(default_factory=list)
 
@@ -209,5 +245,6 @@ class MemoryArchive:
     async def running(self, server: str) -> int:
         return self.waiting
 
-    async def audit(self, subject: str, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
+    async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
+        self.queries.append(query)
         return self.entries[offset : offset + limit], len(self.entries)

@@ -174,7 +174,7 @@ async def test_a_title_that_is_another_servers_slug_does_not_take_its_place_in_a
     assert not reply.failed
     (profile,) = held.profiles.kept.values()
     assert profile.servers == frozenset({"file:notes"})
-    assert [rule.server for rule in profile.policies] == ["file:notes"]
+    assert [rule.server_id for rule in profile.policies] == ["file:notes"]
 
 
 async def test_a_conversation_without_a_thread_is_not_deleted_by_a_blank_confirmation() -> None:

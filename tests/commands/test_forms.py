@@ -348,7 +348,7 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_w
     assert profile.servers == frozenset({jira})
     assert profile.tools == {jira: frozenset({"create_issue"})}
     assert profile.approvers == frozenset({"slack:U1", "slack-group:S1"})
-    assert [(rule.server, rule.tool, rule.policy) for rule in profile.policies] == [
+    assert [(rule.server_id, rule.tool, rule.policy) for rule in profile.policies] == [
         (jira, "create_issue", ApprovalPolicy.ALWAYS_DENY)
     ]
 

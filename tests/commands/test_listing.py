@@ -118,12 +118,13 @@ async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
     assert listed[0] == "list"
     assert len(listed) == len(held.registry.verbs["mcp"])
     theirs = await held.ask(line, GUEST)
-    assert [usage.split()[1] for usage, _ in theirs.details] == ["list", "show", "tools", "help"]
+    assert [usage.split()[1] for usage, _ in theirs.details] == ["list", "show", "tools", "grants", "grants", "help"]
 
 
 async def test_help_of_a_verb_says_what_it_takes() -> None:
     reply = await office().ask("mcp help policy set")
-    assert reply.details[0] == ("usage", "/mcp policy set NAME [TOOL] ask|allow|deny")
+    name, usage = reply.details[0]
+    assert (name, usage.partition(" [--")[0]) == ("usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto")
 
 
 async def test_tools_nobody_has_asked_for_yet_are_asked_for_and_shown_then() -> None:

@@ -9,10 +9,12 @@ import pytest
 
 from bot.commands.parts import Difference
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.audit import AuditEntry
 from bot.domain.commands import Invocation, Reply, Who
 from bot.domain.profiles import Profile
 from bot.domain.servers import ServerStatus, Standing
-from bot.stores import AuditEntry, ConversationSummary, PastCall
+from bot.stores import ConversationSummary, PastCall
+from tests.commands.grants import a_grant
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, Servers, config_of, with_jira
 from tests.commands.stores import NOW
 from tests.commands.transcribed import a_view
@@ -28,6 +30,7 @@ async def prepared() -> Office:
     held.views[str(HALL)] = [a_view()]
     held.archive.takers[str(HALL)] = {"test:ana"}
     held.archive.summaries.append(ConversationSummary(HALL, "hello", "COMPLETED", 1, "test:ana", NOW, NOW - 120))
+    held.grants.kept.append(a_grant(place="test:w", by="test:ana"))
     held.archive.past.append(PastCall(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
     held.news = Difference(added=("sentry",))
@@ -107,6 +110,7 @@ CASES = [
         "policy_set",
     ),
     Case("mcp policy clear jira", "Nothing was changed"),
+    Case("mcp policy explain jira create_issue", "No rule is about this call, so the default counts."),
     Case(
         "mcp secret set jira auth file:/run/secrets/jira",
         "The secret of `jira` is set",
@@ -128,6 +132,14 @@ CASES = [
     Case("mcp doctor jira", "Nothing is wrong with `jira`"),
     Case("mcp log jira", "jira.create_issue"),
     Case("mcp audit jira", "server_added"),
+    Case("mcp grants list", "0123456789ab", who=Who.EVERYONE),
+    Case(
+        "mcp grants revoke 0123456789ab",
+        "ask for a signature again",
+        lambda held: not held.grants.kept,
+        "grant_revoked",
+        who=Who.EVERYONE,
+    ),
     Case("mcp reload", "Nothing has been changed yet", lambda held: held.reloaded == 0),
     Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1),
     Case("profile list", "Support", who=Who.EVERYONE),
@@ -173,7 +185,7 @@ def everything_said(reply: Reply) -> str:
 
 
 def audit_of(held: Office) -> list[str]:
-    return [line[0] for store in (held.store, held.policies, held.profiles) for line in store.audit]
+    return [line[0] for store in (held.store, held.policies, held.profiles, held.grants) for line in store.audit]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
@@ -219,7 +231,7 @@ async def test_with_mcp_switched_off_every_verb_says_so(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.line.split()[0] == "mcp" and "help" not in case.line])
 async def test_a_database_that_is_away_is_one_clear_reply(case: Case) -> None:
     held = await prepared()
-    held.store.away = True
+    held.store.away = held.grants.away = True
     reply = await held.ask(case.line)
     if case.line.startswith("mcp reload"):
         assert not reply.failed
@@ -358,7 +370,7 @@ async def test_a_policy_that_something_stricter_overrules_says_so() -> None:
     held.named["notes", "delete"] = ApprovalPolicy.ALWAYS_DENY
     await held.ask("mcp policy set notes add ask")
     reply = await held.ask("mcp policy set notes allow")
-    assert "1 of its 3 tools have a word of their own that still counts." in reply.text
+    assert "For 2 of 3 tools another rule counts more: `/mcp policy explain` says which." in reply.text
 
 
 async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine() -> None:

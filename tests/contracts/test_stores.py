@@ -12,13 +12,17 @@ from typing import Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
 from bot.domain.approvals import Approval, ApprovalPolicy, Decision, Verdict
+from bot.domain.audit import AuditQuery
 from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.profiles import EVERY_TOOL, Binding, PolicyRule, Profile
+from bot.domain.policies import ANY, Rule, Ruling
+from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -33,10 +37,11 @@ from bot.domain.servers import (
     Synced,
     SyncStatus,
 )
+from bot.domain.terms import OnTimeout, Terms
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import Conflict, NotFound, SecretUnavailable
-from bot.storage import audit
+from bot.storage import audit, schema
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
 from bot.storage.opinion_store import SqlOpinionStore
@@ -48,6 +53,7 @@ from bot.storage.tables import metadata
 from bot.stores import (
     Archive,
     AwaitedCall,
+    Engagements,
     Opinion,
     OpinionStore,
     Overview,
@@ -57,6 +63,7 @@ from bot.stores import (
 )
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import START, Ledger, SqliteLedger, running
+from tests.rules import plain
 
 T = TypeVar("T")
 
@@ -82,6 +89,7 @@ def test_the_stores_are_what_the_other_parts_ask_for(ledger: Ledger) -> None:
     _profiles: ProfileStore = SqlProfileStore(ledger.database)
     _archive: Archive = SqlArchive(ledger.database)
     _overview: Overview = SqlArchive(ledger.database)
+    _engagements: Engagements = SqlArchive(ledger.database)
     _opinions: OpinionStore = SqlOpinionStore(ledger.database)
 
 
@@ -108,7 +116,7 @@ def renamed(known: ServerRecord, title: str) -> ServerRecord:
 
 async def entries(ledger: Ledger, subject: str = "") -> Sequence[tuple[str, str]]:
     """What the audit says was done, and by whom, the latest first."""
-    page, _ = await SqlArchive(ledger.database).audit(subject, 100, 0)
+    page, _ = await SqlArchive(ledger.database).audit(AuditQuery(subject), 100, 0)
     return [(entry.kind, entry.actor) for entry in page]
 
 
@@ -224,8 +232,8 @@ async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_a
     assert await servers.reveal(changed) == {"auth": TOKEN}
     off = await servers.stand(added.id, Standing.DISABLED, ANA)
     assert off.version == 3
-    await policies.set_rule(PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
-    assert await policies.clear_rule(added.id, "run", ANA)
+    rule = await policies.set_rule(plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
+    assert await policies.clear_rule(rule.id, ANA)
     profile = await profiles.save(Profile("p1", "Clerk"), ANA)
     assert (await profiles.save(dataclasses.replace(profile, persona="Be brief."), ANA)).version == 2
     await profiles.bind(HOME, "p1", ANA)
@@ -307,12 +315,12 @@ async def test_a_removed_server_takes_its_secrets_policies_and_tools_along_and_n
     policies = SqlPolicyStore(ledger.database)
     kept, gone = [await servers.add(with_token(slug), {"auth": TOKEN}, ANA) for slug in ("kept", "gone")]
     for each in (kept, gone):
-        await policies.set_rule(PolicyRule(each.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
+        await policies.set_rule(plain(each.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
         await servers.synced(each.id, OFFER)
     gone = await servers.stand(gone.id, Standing.DISABLED, ANA)
     await servers.remove(gone.id, gone.version, BEN)
     assert [each.id for each in await servers.records()] == [kept.id]
-    assert [rule.server for rule in await policies.rules()] == [kept.id]
+    assert [rule.server_id for rule in await policies.rules()] == [kept.id]
     assert list(await servers.known()) == [kept.id]
     assert [row[0] for row in await rows_of(ledger, "mcp_secrets")] == [kept.id]
     assert (await entries(ledger, gone.id))[0] == ("removed server", BEN.principal)
@@ -329,7 +337,7 @@ async def test_what_is_done_to_a_server_that_is_gone_is_refused(ledger: Ledger, 
     with pytest.raises(NotFound):
         await servers.stand(added.id, Standing.DISABLED, ANA)
     with pytest.raises(NotFound):
-        await SqlPolicyStore(ledger.database).set_rule(PolicyRule(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
+        await SqlPolicyStore(ledger.database).set_rule(plain(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
     # A sync that was under way when its server was removed.
     await servers.synced(added.id, OFFER)
     await servers.sync_failed(added.id, "gone")
@@ -345,7 +353,7 @@ async def test_names_no_database_can_store_do_no_harm(ledger: Ledger, servers: S
     profiles = SqlProfileStore(ledger.database)
     profile = await profiles.save(Profile("p1", WEIRD, HOME, persona=WEIRD), strange)
     await profiles.bind(f"test:w:{WEIRD}", profile.id, strange)
-    await SqlPolicyStore(ledger.database).set_rule(PolicyRule(added.id, WEIRD, ApprovalPolicy.ASK_USER), strange)
+    await SqlPolicyStore(ledger.database).set_rule(plain(added.id, WEIRD, ApprovalPolicy.ASK_USER), strange)
     await servers.sync_failed(added.id, WEIRD)
     assert await servers.records() == [changed]
     assert profile.persona == WEIRD
@@ -458,13 +466,13 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
     policies, profiles = SqlPolicyStore(ledger.database), SqlProfileStore(ledger.database)
     added = await servers.add(record(), {}, ANA)
     profile = await profiles.save(Profile("p1", "Clerk"), ANA)
-    rule = PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
+    rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
     before = await servers.revision()
     for change in (
         lambda: servers.stand(added.id, Standing.DISABLED, ANA),
         lambda: servers.change(dataclasses.replace(renamed(added, "R"), version=2), {}, ANA, changes={}),
         lambda: policies.set_rule(rule, ANA),
-        lambda: policies.clear_rule(added.id, "run", ANA),
+        lambda: clear_all(policies),
         lambda: profiles.save(dataclasses.replace(profile, persona="Be brief."), ANA),
         lambda: profiles.bind(HOME, "p1", ANA),
         lambda: profiles.unbind(HOME, ANA),
@@ -483,7 +491,7 @@ async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
 ) -> None:
     policies, profiles = SqlPolicyStore(ledger.database), SqlProfileStore(ledger.database)
     added = await servers.add(record(), {}, ANA)
-    rule = PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
+    rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
     await policies.set_rule(rule, ANA)
     await profiles.save(Profile("p1", "Clerk"), ANA)
     await profiles.bind(HOME, "p1", ANA)
@@ -491,7 +499,7 @@ async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
     await servers.stand(added.id, Standing.ON, BEN)
     await policies.set_rule(rule, BEN)
     await profiles.bind(HOME, "p1", BEN)
-    assert not await policies.clear_rule(added.id, "look", BEN)
+    assert not await policies.clear_rule("rule_unheard_of", BEN)
     assert not await profiles.unbind("test:v", BEN)
     assert not await profiles.delete("p2", BEN)
     with pytest.raises(Conflict):
@@ -649,7 +657,7 @@ async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may
     await servers.add(record("files", transport=command), {}, ANA)
     changes = {"title": "The weather → Rain"}
     await servers.change(renamed(added, "Rain"), {"auth": "hunter2"}, BEN, changes=changes)
-    page, count = await SqlArchive(ledger.database).audit("", 10, 0)
+    page, count = await SqlArchive(ledger.database).audit(AuditQuery(), 10, 0)
     assert count == 3
     assert page[0].facts == {"server": "weather", "changes": changes, "secrets_set": ["auth"]}
     assert page[1].facts["command"] == "files"
@@ -670,35 +678,163 @@ async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may
 # ---------------------------------------------------------------------- policies
 
 
-async def test_policies_are_set_replaced_and_cleared_by_server_and_tool(
-    ledger: Ledger, servers: SqlServerStore
-) -> None:
+async def clear_all(policies: SqlPolicyStore) -> None:
+    for rule in await policies.rules():
+        await policies.clear_rule(rule.id, ANA)
+
+
+async def test_rules_are_set_replaced_and_cleared(ledger: Ledger, servers: SqlServerStore) -> None:
     policies = SqlPolicyStore(ledger.database)
     added = await servers.add(record(), {}, ANA)
-    await policies.set_rule(PolicyRule(added.id, EVERY_TOOL, ApprovalPolicy.ALWAYS_ALLOW), ANA)
-    await policies.set_rule(PolicyRule("file:news", "read", ApprovalPolicy.ASK_USER), ANA)
+    first = await policies.set_rule(plain(added.id, "", ApprovalPolicy.ALWAYS_ALLOW), ANA)
+    news = await policies.set_rule(plain("file:news", "read", ApprovalPolicy.ASK_USER), ANA)
     ledger.time = START + 9
-    await policies.set_rule(PolicyRule(added.id, EVERY_TOOL, ApprovalPolicy.ALWAYS_DENY), BEN)
-    assert await policies.rules() == [
-        PolicyRule("file:news", "read", ApprovalPolicy.ASK_USER, ANA.principal, START),
-        PolicyRule(added.id, EVERY_TOOL, ApprovalPolicy.ALWAYS_DENY, BEN.principal, START + 9),
-    ]
-    assert await policies.clear_rule("file:news", "read", BEN)
-    assert not await policies.clear_rule("file:news", "read", BEN)
-    assert [rule.server for rule in await policies.rules()] == [added.id]
-    page, _ = await SqlArchive(ledger.database).audit("file:news", 10, 0)
+    again = await policies.set_rule(plain(added.id, "", ApprovalPolicy.ALWAYS_DENY), BEN)
+    assert again.id == first.id != news.id
+    assert await policies.rules() == sorted(
+        [
+            plain("file:news", "read", ApprovalPolicy.ASK_USER, id=news.id, by=ANA.principal, at=START),
+            plain(added.id, "", ApprovalPolicy.ALWAYS_DENY, id=first.id, by=BEN.principal, at=START + 9),
+        ],
+        key=lambda rule: rule.server_id,
+    )
+    assert await policies.clear_rule(news.id, BEN)
+    assert not await policies.clear_rule(news.id, BEN)
+    assert [rule.server_id for rule in await policies.rules()] == [added.id]
+    page, _ = await SqlArchive(ledger.database).audit(AuditQuery("file:news"), 10, 0)
+    who = {"rule": news.id, "workspace": EVERYWHERE, "server": "news", "tool": "read"}
     assert [(entry.kind, dict(entry.facts)) for entry in page] == [
-        ("cleared policy", {"server": "news", "tool": "read", "changes": {"policy": "ASK_USER → none"}}),
-        ("set policy", {"server": "news", "tool": "read", "changes": {"policy": "none → ASK_USER"}}),
+        ("cleared policy", {**who, "changes": {"policy": "ASK_USER → none"}}),
+        ("set policy", {**who, "changes": {"policy": "none → ASK_USER"}}),
     ]
     assert await the_chain_is_whole(ledger)
 
 
-async def test_a_policy_of_a_later_release_denies(ledger: Ledger) -> None:
+async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side(ledger: Ledger) -> None:
     policies = SqlPolicyStore(ledger.database)
-    await policies.set_rule(PolicyRule("file:news", "read", ApprovalPolicy.ALWAYS_ALLOW), ANA)
-    await execute(ledger, "update policies set policy = 'AUTO'")
-    assert [rule.policy for rule in await policies.rules()] == [ApprovalPolicy.ALWAYS_DENY]
+    rules = [
+        plain("file:news", "read", ApprovalPolicy.ASK_USER),
+        plain("file:news", "read", ApprovalPolicy.ASK_USER, workspace=HOME),
+        plain("file:news", "read*", ApprovalPolicy.ALWAYS_DENY),
+        plain("file:news", "read", ApprovalPolicy.ALWAYS_DENY, arguments={"section": "draft*"}),
+        plain("file:news", "read", ApprovalPolicy.ALWAYS_DENY, arguments={"section": "draft*", "n": "1"}),
+        plain("file:news", "read", ApprovalPolicy.ALWAYS_ALLOW, annotations={"read_only": True}),
+        plain("file:news", "read", ApprovalPolicy.AUTO, places=frozenset({"test:w:hall"})),
+        plain("file:news", "read", ApprovalPolicy.ALWAYS_DENY, askers=frozenset({"guests", "test:ben"})),
+        plain("file:news", "read", ApprovalPolicy.ALWAYS_DENY, profile="p1"),
+        Rule(ApprovalPolicy.ALWAYS_DENY, tool="delete_*"),
+        plain(
+            "file:news",
+            "send",
+            ApprovalPolicy.ASK_USER,
+            but=frozenset({"resend"}),
+            terms=Terms(
+                (frozenset({"members"}),),
+                four_eyes=True,
+                quorum=2,
+                expires=60.0,
+                on_timeout=OnTimeout.KEEP,
+                remind=True,
+            ),
+        ),
+    ]
+    kept = [await policies.set_rule(rule, ANA) for rule in rules]
+    assert [dataclasses.replace(rule, id="", by="", at=0.0) for rule in kept] == rules
+    found = {rule.id: rule for rule in await policies.rules()}
+    assert found == {rule.id: rule for rule in kept}
+    assert len(found) == len(rules)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"v": 2, "policy": "ALWAYS_ALLOW"}',
+        '{"v": 1, "policy": "PERHAPS"}',
+        '{"v": 1}',
+        "[]",
+        "not json",
+        '{"v": 1, "policy": "ALWAYS_ALLOW", "moon": "full"}',
+    ],
+)
+async def test_a_rule_that_cannot_be_read_denies(ledger: Ledger, body: str, caplog: pytest.LogCaptureFixture) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    rule = await policies.set_rule(plain("file:news", "read", ApprovalPolicy.ALWAYS_ALLOW), ANA)
+    await execute(ledger, "update policy_rules set body = :b", b=body)
+    for _ in range(2):
+        assert await policies.rules() == [
+            plain("file:news", "", ApprovalPolicy.ALWAYS_DENY, id=rule.id, by=ANA.principal, at=START)
+        ]
+    assert len([each for each in caplog.messages if rule.id in each]) == 1
+    assert await policies.clear_rule(rule.id, ANA)
+
+
+async def test_what_the_release_before_had_set_holds_on(ledger: Ledger, servers: SqlServerStore) -> None:
+    """The migration, run again over rows as that release wrote them."""
+    added = await servers.add(record(workspace=HOME), {}, ANA)
+    for server, tool, policy in (
+        (added.id, "", "ALWAYS_DENY"),
+        (added.id, "read", "ALWAYS_ALLOW"),
+        ("file:news", "send", "ASK_USER"),
+    ):
+        await execute(
+            ledger,
+            "insert into policies (server_id, tool, policy, set_by, set_at) values (:s, :t, :p, 'test:ana', 7)",
+            s=server,
+            t=tool,
+            p=policy,
+        )
+    await ledger.database.run_once(migrated_again)
+    found = [dataclasses.replace(rule, id="") for rule in await SqlPolicyStore(ledger.database).rules()]
+    by = {"by": "test:ana", "at": 7.0}
+    assert sorted(found, key=lambda rule: (rule.server_id, rule.tool)) == sorted(
+        [
+            plain(added.id, "", ApprovalPolicy.ALWAYS_DENY, but=frozenset({"read"}), workspace=HOME, **by),
+            plain(added.id, "read", ApprovalPolicy.ALWAYS_ALLOW, workspace=HOME, **by),
+            plain("file:news", "send", ApprovalPolicy.ASK_USER, **by),
+        ],
+        key=lambda rule: (rule.server_id, rule.tool),
+    )
+
+
+def migrated_again(connection: sa.Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+    config.attributes["connection"] = connection
+    command.downgrade(config, "0006")
+    command.upgrade(config, "head")
+
+
+async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(ledger: Ledger) -> None:
+    policies = SqlPolicyStore(ledger.database)
+    ruling = Ruling(ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule.")
+    claim = await running(ledger)
+    calls = [
+        ToolStep(
+            n,
+            ToolCall(f"c{n}", "mail__send", {"to": "ben"}),
+            ToolRef("mail", "send"),
+            StepStatus.AWAITING,
+            approval=Approval(f"approval-{n}-of-many", 1, "print", ANA, 60.0),
+            ruling=ruling,
+        )
+        for n in (1, 2)
+    ]
+    await ledger.log.append(claim, None, calls)
+    reach = f"{HALL.home}:"
+    for named, numbers in (
+        ("approval-1-of-many", [1]),
+        ("approval-", [1, 2]),
+        (claim.turn_id, [1, 2]),
+        (f"{claim.turn_id}:2", [2]),
+        (f"{claim.turn_id}:x", []),
+        ("approval-1-of-many-others", []),
+        ("app", []),
+        ("", []),
+    ):
+        found = await policies.past(named, reach)
+        assert [(step.n, step.ruling) for _, step in found] == [(n, ruling) for n in numbers], named
+        assert all(conversation == HALL for conversation, _ in found)
+    assert await policies.past(claim.turn_id, "test:elsewhere:") == []
 
 
 # ---------------------------------------------------------------------- profiles
@@ -711,7 +847,18 @@ CLERK = Profile(
     model="demo:loud",
     servers=frozenset({"file:news", "id-1"}),
     tools={"id-1": frozenset({"read", "list"})},
-    policies=(PolicyRule("id-1", "read", ApprovalPolicy.ALWAYS_DENY, "test:ana", 3.0),),
+    policies=(
+        plain("id-1", "read", ApprovalPolicy.ALWAYS_DENY, id="Clerk:1", by="test:ana", at=3.0),
+        Rule(
+            ApprovalPolicy.ASK_USER,
+            server_id="id-2",
+            arguments={"project": "OPS"},
+            terms=Terms((frozenset({"test:ben", "members"}),), four_eyes=True, quorum=2, expires=3600.0),
+            id="Clerk:2",
+            by="test:ana",
+            at=3.0,
+        ),
+    ),
     approvers=frozenset({"test:ben"}),
 )
 
@@ -730,7 +877,7 @@ async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(ledger
         await profiles.save(dataclasses.replace(CLERK, persona="Be silent."), ANA)
     with pytest.raises(NotFound):
         await profiles.save(Profile("p2", "Ghost", version=1), ANA)
-    page, _ = await SqlArchive(ledger.database).audit("p1", 10, 0)
+    page, _ = await SqlArchive(ledger.database).audit(AuditQuery("p1"), 10, 0)
     assert [entry.kind for entry in page] == ["changed profile", "added profile"]
     assert page[0].facts["changes"] == {
         "persona": "Be brief. → Be long.",
@@ -821,6 +968,17 @@ async def test_conversations_are_listed_the_latest_first_by_reach_and_person(led
     assert (await archive.conversations("", "", 10, 0))[1] == 4
     assert [each.key for each in (await archive.conversations("test:w:", "", 1, 1))[0]] == [at("hall_", "3")]
     assert (await archive.conversations("test:w:", "", 1, 9)) == ([], 3)
+
+
+async def test_where_somebody_asked_lately_is_told_the_latest_first(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    for key in (at("hall"), at("yard"), at("hall", "2"), at("hall", "1", "W"), at("yard")):
+        await asked(ledger, key, f"question {ledger.time}")
+    assert await archive.engaged("test:w:", 60, 10) == [at("yard"), at("hall", "2"), at("hall")]
+    assert await archive.engaged("test:w:", 60, 1) == [at("yard")]
+    assert await archive.engaged("test:w:", 2.5, 10) == [at("yard"), at("hall", "2")]
+    ledger.time += 3600
+    assert await archive.engaged("", 60, 10) == []
 
 
 async def test_a_conversations_state_is_one_of_the_words_people_know(ledger: Ledger) -> None:
@@ -922,23 +1080,21 @@ async def test_a_call_that_cannot_be_read_is_listed_without_its_name(ledger: Led
     assert (await archive.calls("news", "", 10, 0))[1] == 1
 
 
-async def test_the_audit_is_read_page_by_page_and_only_of_what_admins_set(
-    ledger: Ledger, servers: SqlServerStore
-) -> None:
+async def test_the_audit_is_read_page_by_page_the_latest_first(ledger: Ledger, servers: SqlServerStore) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
     added = await servers.add(record(), {}, ANA)
     await servers.stand(added.id, Standing.DISABLED, BEN)
     other = await servers.add(record("other"), {}, ANA)
     archive = SqlArchive(ledger.database)
-    page, count = await archive.audit("", 2, 0)
-    assert ([entry.kind for entry in page], count) == (["added server", "switched server off"], 3)
-    assert [entry.kind for entry in (await archive.audit("", 2, 2))[0]] == ["added server"]
-    assert [entry.facts["server"] for entry in (await archive.audit(other.id, 9, 0))[0]] == ["other"]
+    page, count = await archive.audit(AuditQuery(), 2, 0)
+    assert ([entry.kind for entry in page], count) == (["added server", "switched server off"], 4)
+    assert [entry.kind for entry in (await archive.audit(AuditQuery(), 2, 2))[0]] == ["added server", "asked"]
+    assert [entry.facts["server"] for entry in (await archive.audit(AuditQuery(other.id), 9, 0))[0]] == ["other"]
     assert page[1].facts == {"server": "weather", "changes": {"standing": "on → disabled"}}
     assert (page[1].actor, page[1].at) == (BEN.principal, START)
     assert page[0].seq > page[1].seq
-    assert await archive.audit("nobody", 9, 0) == ([], 0)
+    assert await archive.audit(AuditQuery("nobody"), 9, 0) == ([], 0)
 
 
 async def test_whom_a_row_of_the_audit_is_about_cannot_be_changed_unseen(
@@ -961,7 +1117,7 @@ async def test_many_admins_at_once_lose_nothing(ledger: Ledger, servers: SqlServ
     policies = SqlPolicyStore(ledger.database)
     added = await servers.add(record(), {}, ANA)
     before = await servers.revision()
-    rules = [PolicyRule(added.id, f"tool-{n}", ApprovalPolicy.ASK_USER) for n in range(12)]
+    rules = [plain(added.id, f"tool-{n}", ApprovalPolicy.ASK_USER) for n in range(12)]
     await asyncio.gather(*(policies.set_rule(rule, ANA) for rule in rules))
     assert len(await policies.rules()) == 12
     assert await servers.revision() == before + 12
@@ -972,13 +1128,14 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
     policies = SqlPolicyStore(ledger.database)
     added = await server_store(ledger).add(record("jira"), {}, ANA, policy=ApprovalPolicy.ALWAYS_DENY)
     (rule,) = await policies.rules()
-    assert (rule.server, rule.tool, rule.policy, rule.by) == (
+    assert (rule.server_id, rule.workspace, rule.tool, rule.policy, rule.by) == (
         added.id,
-        EVERY_TOOL,
+        added.config.workspace,
+        ANY,
         ApprovalPolicy.ALWAYS_DENY,
         ANA.principal,
     )
-    (entry,) = (await SqlArchive(ledger.database).audit(added.id, 10, 0))[0]
+    (entry,) = (await SqlArchive(ledger.database).audit(AuditQuery(added.id), 10, 0))[0]
     assert entry.facts["policy"] == "ALWAYS_DENY"
 
 

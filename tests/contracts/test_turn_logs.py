@@ -701,7 +701,7 @@ async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_chan
     assert [(row["kind"], row["actor"]) for row in rows] == [
         ("asked", "test:ana"),
         ("decided", "test:ana"),
-        ("ran", "countersign"),
+        ("ran", "test:ana"),
     ]
     assert "secret" not in str(rows)
     assert await ledger.database.run(audit.first_that_does_not_fit) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bot.domain.approvals import ApprovalPolicy, Decision, Settled, Verdict
-from bot.domain.profiles import PolicyRule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
 from bot.domain.turns import StepStatus, ToolStep
@@ -26,6 +25,7 @@ from tests.fakes.parts import (
     say,
     tool,
 )
+from tests.rules import plain
 
 ALLOW, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER
 
@@ -70,7 +70,7 @@ async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_wou
     house.toolbox = ReplacedMeanwhile(model=house.model)
     house.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
     house.rules = RuleBook(Policies(ASK), Signatories(admins=frozenset({ANA.principal})))
-    house.rules.amend([PolicyRule("removed-since", "send", ALLOW)], [], [])
+    house.rules.amend([plain("removed-since", "send", ALLOW)], [], [])
     house.model.script = [ask_for(call("pay__send", to="ben")), say("It asks now.")]
     engine = house.engine()
     async with running(engine):

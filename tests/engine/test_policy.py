@@ -1,18 +1,29 @@
-"""Which tools run, which ask, which never run; and whose signature counts."""
+"""The operator's file of policies, and whose signature counts."""
 
 from __future__ import annotations
 
-import tomllib
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot.domain.approvals import ApprovalPolicy, Verdict
+from bot.domain.approvals import ApprovalPolicy, NotAllowed, Verdict
 from bot.domain.conversations import Author, Member
-from bot.engine.policy import Policies, Signatories, read_policies
+from bot.domain.policies import Rule
+from bot.domain.terms import NO_TERMS, OnTimeout, Terms
+from bot.engine.policy import Policies, Signatories
+from bot.engine.policy_file import read_policies
+from bot.engine.signing import signing
 from bot.errors import SettingsError
+from tests.rules import policy_of
 
-ALLOW, DENY, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER
+ALLOW, DENY, ASK, AUTO = (
+    ApprovalPolicy.ALWAYS_ALLOW,
+    ApprovalPolicy.ALWAYS_DENY,
+    ApprovalPolicy.ASK_USER,
+    ApprovalPolicy.AUTO,
+)
 
 ANA = Author("slack", "U1", "Ana")
 BEN = Author("slack", "U2", "Ben")
@@ -20,22 +31,28 @@ OPERATOR = Author("console", "root", "root")
 
 
 def read(text: str, default: ApprovalPolicy | None = None) -> Policies:
-    return read_policies(tomllib.loads(text), default, "policy.toml")
+    return read_policies(text, default, "config/policy.toml")
 
 
-def refused(table: dict[str, Any], default: ApprovalPolicy | None = None) -> SettingsError:
+def refused(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
     with pytest.raises(SettingsError) as caught:
-        read_policies(table, default, "policy.toml")
-    assert caught.value.cause.startswith("policy.toml")
+        read(text, default)
+    assert caught.value.cause.startswith("config/policy.toml")
     assert caught.value.fix
     return caught.value
 
 
+def objection(signatories: Signatories, who: Member, asker: Author, verdict: Verdict) -> str:
+    """Why somebody's verdict does not count where no rule says whose does, nothing if it does."""
+    found = signing(signatories, NO_TERMS, who, verdict, asker=asker)
+    return found.reason if isinstance(found, NotAllowed) else ""
+
+
 def test_an_empty_file_asks_for_everything() -> None:
-    assert read("").of("any", "tool") is ASK
+    assert policy_of(read(""), "any", "tool") is ASK
 
 
-def test_the_most_particular_entry_counts() -> None:
+def test_a_servers_default_is_for_the_tools_that_are_not_named() -> None:
     policies = read("""
         default = "ALWAYS_ALLOW"
         [servers.calendar]
@@ -45,88 +62,206 @@ def test_the_most_particular_entry_counts() -> None:
         [servers.notes.tools]
         "add.note" = "ALWAYS_DENY"
     """)
-    assert policies.of("calendar", "list_events") is ASK
-    assert policies.of("calendar", "delete_event") is DENY
-    assert policies.of("notes", "add.note") is DENY
-    assert policies.of("notes", "list_events") is ALLOW
-    assert policies.of("weather", "list_events") is ALLOW
+    assert policy_of(policies, "calendar", "list_events") is ASK
+    assert policy_of(policies, "calendar", "delete_event") is DENY
+    assert policy_of(policies, "notes", "add.note") is DENY
+    assert policy_of(policies, "notes", "list_events") is ALLOW
+    assert policy_of(policies, "weather", "list_events") is ALLOW
 
 
 def test_the_variable_wins_over_the_files_default_and_over_nothing_else() -> None:
     policies = read(
         'default = "ALWAYS_ALLOW"\n[servers.a]\ndefault = "ALWAYS_ALLOW"\n[servers.b.tools]\nt = "ASK_USER"', DENY
     )
-    assert policies.of("other", "t") is DENY
-    assert policies.of("b", "other") is DENY
-    assert policies.of("a", "t") is ALLOW
-    assert policies.of("b", "t") is ASK
+    assert policy_of(policies, "other", "t") is DENY
+    assert policy_of(policies, "b", "other") is DENY
+    assert policy_of(policies, "a", "t") is ALLOW
+    assert policy_of(policies, "b", "t") is ASK
 
 
 def test_names_are_taken_as_they_are_written() -> None:
     policies = read('[servers.Notes.tools]\nList = "ALWAYS_ALLOW"')
-    assert policies.of("Notes", "List") is ALLOW
-    assert policies.of("notes", "List") is policies.of("Notes", "list") is ASK
+    assert policy_of(policies, "Notes", "List") is ALLOW
+    assert policy_of(policies, "notes", "List") is policy_of(policies, "Notes", "list") is ASK
+
+
+def test_a_rule_says_everything_that_a_rule_can_say() -> None:
+    policies = read("""
+        [[rules]]
+        policy = "ASK_USER"
+        server = "jira*"
+        tool = "create_*"
+        except = ["create_comment"]
+        annotations = { open_world = false }
+        arguments = { "issue.project" = "OPS", count = 3, force = true }
+        in = ["slack:T1:C9", "discord"]
+        profile = "Release"
+        asker = "guests"
+        approvers = ["slack-group:S1", "slack:U2"]
+        four_eyes = true
+        quorum = 2
+        expires = "2h"
+        on_timeout = "keep"
+        remind = true
+    """)
+    assert policies.rules == (
+        Rule(
+            ASK,
+            server="jira*",
+            tool="create_*",
+            but=frozenset({"create_comment"}),
+            annotations={"open_world": False},
+            arguments={"issue.project": "OPS", "count": "3", "force": "true"},
+            places=frozenset({"slack:T1:C9", "discord"}),
+            profile="Release",
+            askers=frozenset({"guests"}),
+            terms=Terms(
+                (frozenset({"slack-group:S1", "slack:U2"}),),
+                four_eyes=True,
+                quorum=2,
+                expires=7200.0,
+                on_timeout=OnTimeout.KEEP,
+                remind=True,
+            ),
+            id="policy.toml:2",
+        ),
+    )
+
+
+def test_every_rule_of_the_file_is_known_as_the_operators() -> None:
+    policies = read('[[rules]]\npolicy = "AUTO"\n[servers.a]\ndefault = "ASK_USER"\n[servers.a.tools]\nt = "AUTO"')
+    assert [rule.of_file for rule in policies.all_rules] == [True, True, True]
+
+
+@pytest.mark.parametrize("guide", ["docs/policies.md", "docs/configuration.md"])
+def test_what_the_guides_show_can_be_read(guide: str) -> None:
+    text = (Path(__file__).parents[2] / guide).read_text(encoding="utf-8")
+    shown = [
+        block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "policy" in block or "ALWAYS" in block
+    ]
+    assert shown
+    for block in shown:
+        assert read(block).all_rules
+
+
+def test_rules_are_called_by_the_lines_they_stand_on() -> None:
+    policies = read("""default = "ALWAYS_DENY"
+# [[rules]]
+[[rules]]
+policy = "AUTO"
+tool = '''
+[[rules]]
+'''
+
+  [[ rules ]]  # the second
+  policy = "ASK_USER"
+
+[servers.notes.tools]
+list = "ALWAYS_ALLOW"
+"add.note" = "ALWAYS_DENY"
+[servers.calendar]
+default = "ASK_USER"
+""")
+    assert [(rule.id, rule.policy) for rule in policies.all_rules] == [
+        ("policy.toml:3", AUTO),
+        ("policy.toml:9", ASK),
+        ("policy.toml:13", ALLOW),
+        ("policy.toml:14", DENY),
+        ("policy.toml:16", ASK),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("table", "place", "choice"),
+    ("text", "cause", "choice"),
     [
-        ({"defualt": "ASK_USER"}, "defualt", "default, servers"),
-        ({"server": {}}, "server ", "default, servers"),
-        ({"servers": {"a": {"tool": {}}}}, "servers.a.tool ", "default, tools"),
-        ({"servers": {"a": {"list": "ALWAYS_ALLOW"}}}, "servers.a.list", "default, tools"),
+        ('defualt = "ASK_USER"', ", line 1: defualt means nothing here.", "default, rules, servers"),
+        ("\n[server]", ", line 2: server means nothing here.", "default, rules, servers"),
+        ("[servers.a.tool]", ", line 1: servers.a.tool means nothing here.", "default, tools"),
+        ('[servers.a]\nlist = "ALWAYS_ALLOW"', ", line 2: servers.a.list means nothing here.", "default, tools"),
     ],
 )
-def test_an_unknown_key_is_refused_with_its_place_and_what_may_stand_there(
-    table: dict[str, Any], place: str, choice: str
-) -> None:
-    error = refused(table)
-    assert place in error.cause
+def test_an_unknown_key_is_refused_with_its_line_and_what_may_stand_there(text: str, cause: str, choice: str) -> None:
+    error = refused(text)
+    assert error.cause == f"config/policy.toml{cause}"
     assert error.fix == f"use one of {choice}"
 
 
-@pytest.mark.parametrize("word", ["ALWAYS_ALOW", "always_allow", "ASK", "", True, 1, ["ASK_USER"], {"x": 1}, None])
+@pytest.mark.parametrize(
+    ("entries", "line", "problem"),
+    [
+        ('polcy = "ASK_USER"', 4, "rules.polcy means nothing here (did you mean policy?)"),
+        ('tool = "x"', 3, "rules.policy is missing"),
+        ('policy = "ALLOW"', 4, "rules.policy 'ALLOW' is no policy; use one of ALWAYS_ALLOW,"),
+        ('policy = "ASK_USER"\ntool = 3', 5, "rules.tool must be a text"),
+        ('policy = "ASK_USER"\ntool = ""', 5, "rules.tool must be a text"),
+        ('policy = "ASK_USER"\nserver = "a"\nserver_id = "b"', 6, "rules.server_id stands beside server"),
+        ('policy = "ASK_USER"\nannotations = { read = true }', 5, "rules.annotations.read must be true or false of"),
+        ('policy = "ASK_USER"\nannotations.destructive = "yes"', 5, "rules.annotations.destructive must be true"),
+        ('policy = "ASK_USER"\n\narguments = { to = [1] }', 6, "rules.arguments.to must be a text, a number"),
+        ('policy = "ASK_USER"\nin = "slack:*"', 5, "rules.in 'slack:*' must be PLATFORM,"),
+        ('policy = "ASK_USER"\nin = []', 5, "rules.in must be a text or a list of 1 to 50"),
+        ('policy = "ASK_USER"\nexcept = "list_*"', 5, "rules.except 'list_*' must be a tool's name, no pattern"),
+        ('policy = "ASK_USER"\nasker = "everyone"', 5, "rules.asker 'everyone' must be PLATFORM:ID"),
+        ('policy = "ASK_USER"\napprovers = ["guests"]', 5, "rules.approvers 'guests' must be PLATFORM:ID"),
+        ('policy = "ASK_USER"\nquorum = 0', 5, "rules.quorum must be a number of people, 1 to 20"),
+        ('policy = "ASK_USER"\nquorum = true', 5, "rules.quorum must be a number of people"),
+        ('policy = "ASK_USER"\napprovers = "asker"\nfour_eyes = true', 6, "rules.four_eyes nobody could sign"),
+        ('policy = "ASK_USER"\napprovers = "asker"\nquorum = 2', 6, "rules.quorum nobody could sign"),
+        ('policy = "ASK_USER"\napprovers = ["slack:U1"]\nquorum = 2', 6, "rules.quorum nobody could sign"),
+        ('policy = "ASK_USER"\nexpires = "soon"', 5, "rules.expires must be a time from 1m to 30d"),
+        ('policy = "ASK_USER"\nexpires = 5', 5, "rules.expires must be a time from 1m to 30d"),
+        ('policy = "ASK_USER"\non_timeout = "allow"', 5, "rules.on_timeout must be one of deny, keep"),
+        ('policy = "ALWAYS_DENY"\nquorum = 2', 4, "rules.policy ALWAYS_DENY asks nobody"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused_with_its_line(entries: str, line: int, problem: str) -> None:
+    error = refused(f'default = "ASK_USER"\n\n[[rules]]\n{entries}\n[[rules]]\npolicy = "AUTO"\n')
+    assert error.cause.startswith(f"config/policy.toml, line {line}: {problem}")
+
+
+@pytest.mark.parametrize("value", ["ALWAYS_ALOW", "always_allow", "ASK", "", True, 1, ["ASK_USER"], {"x": 1}])
 @pytest.mark.parametrize("place", ["default", "servers.a.default", "servers.a.tools.t"])
-def test_a_word_that_is_no_policy_is_refused_with_those_that_are(place: str, word: Any) -> None:
-    table: dict[str, Any] = {place.rpartition(".")[2]: word}
-    for name in reversed(place.split(".")[:-1]):
-        table = {name: table}
-    error = refused(table)
-    assert f"policy.toml: {place} is {word!r}." in error.cause
-    assert error.fix == "use one of ALWAYS_ALLOW, ALWAYS_DENY, ASK_USER"
+def test_a_word_that_is_no_policy_is_refused_with_those_that_are(place: str, value: Any) -> None:
+    written = "{ x = 1 }" if isinstance(value, dict) else str(value).lower() if value is True else repr(value)
+    error = refused(f"{place} = {written}")
+    assert error.cause == f"config/policy.toml, line 1: {place} is {value!r}."
+    assert error.fix == "use one of ALWAYS_ALLOW, ALWAYS_DENY, ASK_USER, AUTO"
 
 
 def test_a_wrong_default_is_refused_also_where_the_variable_wins() -> None:
-    assert "default is 'ALWAYS_ALOW'" in refused({"default": "ALWAYS_ALOW"}, ASK).cause
+    assert "default is 'ALWAYS_ALOW'" in refused('default = "ALWAYS_ALOW"', ASK).cause
 
 
 @pytest.mark.parametrize(
-    ("table", "place"),
+    ("text", "place"),
     [
-        ({"servers": []}, "servers"),
-        ({"servers": {"a": "ALWAYS_ALLOW"}}, "servers.a"),
-        ({"servers": {"a": {"tools": ["t"]}}}, "servers.a.tools"),
+        ("servers = []", "servers"),
+        ('servers.a = "ALWAYS_ALLOW"', "servers.a"),
+        ('servers.a.tools = ["t"]', "servers.a.tools"),
     ],
 )
-def test_what_must_be_a_table_is_named(table: dict[str, Any], place: str) -> None:
-    error = refused(table)
-    assert error.cause == f"policy.toml: {place} must be a table."
+def test_what_must_be_a_table_is_named(text: str, place: str) -> None:
+    error = refused(text)
+    assert error.cause == f"config/policy.toml, line 1: {place} must be a table."
     assert f"[{place}]" in error.fix
 
 
-@pytest.mark.parametrize("pattern", ["*", "delete_*", "get_?"])
-def test_a_pattern_is_refused_because_it_would_match_nothing(pattern: str) -> None:
-    tables: list[dict[str, Any]] = [
-        {"servers": {"a": {"tools": {pattern: "ALWAYS_DENY"}}}},
-        {"servers": {pattern: {}}},
-    ]
-    for error in map(refused, tables):
+@pytest.mark.parametrize("text", ["rules = 3", "[rules]\nx = 1", "rules = [1]"])
+def test_rules_that_are_no_rules_are_refused(text: str) -> None:
+    assert "line 1: rules must be rules of their own." in refused(text).cause
+
+
+@pytest.mark.parametrize("pattern", ["*", "delete_*", "get_?", "[a]"])
+def test_a_pattern_in_the_short_form_is_refused_because_it_would_match_nothing(pattern: str) -> None:
+    for text in (f'[servers.a.tools]\n"{pattern}" = "ALWAYS_DENY"', f'[servers."{pattern}"]'):
+        error = refused(text)
         assert repr(pattern) in error.cause
-        assert "default" in error.fix
+        assert "[[rules]]" in error.fix
 
 
 def test_a_long_value_does_not_fill_the_screen() -> None:
-    assert len(str(refused({"default": "x" * 10_000}))) < 250
+    assert len(str(refused(f'default = "{"x" * 10_000}"'))) < 260
+    assert len(str(refused(f'[[rules]]\npolicy = "{"x" * 10_000}"'))) < 260
 
 
 # ---------------------------------------------------------------------- signatories
@@ -205,28 +340,28 @@ def test_guests_and_people_from_outside_never_sign_not_even_by_name_or_as_admins
 
 def test_whoever_asked_may_deny_but_not_sign() -> None:
     signatories = Signatories(admins=frozenset({"slack:U1"}))
-    assert signatories.objection(Member(BEN), BEN, Verdict.DENY) == ""
-    assert signatories.objection(Member(BEN), BEN, Verdict.APPROVE) == "You may not sign this. It needs slack:U1."
+    assert objection(signatories, Member(BEN), BEN, Verdict.DENY) == ""
+    assert objection(signatories, Member(BEN), BEN, Verdict.APPROVE) == "You may not sign this. It needs slack:U1."
 
 
 def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
     renamed = Author(BEN.platform, BEN.id, "Benjamin")
-    assert Signatories().objection(Member(renamed), BEN, Verdict.DENY) == ""
+    assert objection(Signatories(), Member(renamed), BEN, Verdict.DENY) == ""
     namesake = Author(BEN.platform, "U3", BEN.name)
-    assert Signatories().objection(Member(namesake), BEN, Verdict.DENY) != ""
+    assert objection(Signatories(), Member(namesake), BEN, Verdict.DENY) != ""
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: Verdict) -> None:
     signatories = Signatories(approvers=frozenset({"slack:U5", "slack-group:S1"}))
-    assert signatories.objection(Member(BEN), ANA, verdict) == (
+    assert objection(signatories, Member(BEN), ANA, verdict) == (
         "You may not sign this. It needs slack-group:S1, slack:U5."
     )
-    assert "It needs an administrator." in Signatories().objection(Member(BEN), ANA, verdict)
+    assert "It needs an administrator." in objection(Signatories(), Member(BEN), ANA, verdict)
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_a_signatory_may_say_both_of_anybodys_call(verdict: Verdict) -> None:
     signatories = Signatories(approvers=frozenset({"slack:U1"}))
-    assert signatories.objection(Member(ANA), BEN, verdict) == ""
-    assert signatories.objection(Member(ANA), ANA, verdict) == ""
+    assert objection(signatories, Member(ANA), BEN, verdict) == ""
+    assert objection(signatories, Member(ANA), ANA, verdict) == ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict
 from bot.domain.conversations import ConversationKey
-from bot.domain.profiles import EVERY_TOOL, Binding, PolicyRule, Profile
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
@@ -29,6 +28,7 @@ from tests.fakes.parts import (
     tool,
     words,
 )
+from tests.rules import plain
 
 ALLOW, DENY, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER
 
@@ -41,14 +41,14 @@ LIST = Tool("notes__list", "notes", "list", server_id="n1")
 SEND = Tool("mail__send", "mail", "send", server_id="m1")
 
 
-def book(file: Policies | None = None, *rules: PolicyRule, profile: Profile | None = None) -> RuleBook:
+def book(file: Policies | None = None, *rules: Rule, profile: Profile | None = None) -> RuleBook:
     made = RuleBook(file)
     made.amend(rules, [profile] if profile else [], [Binding("test:w", profile.id)] if profile else [])
     return made
 
 
-def of(server: str, tool_name: str, policy: ApprovalPolicy) -> PolicyRule:
-    return PolicyRule(server, tool_name, policy)
+def of(server: str, tool_name: str, policy: ApprovalPolicy) -> Rule:
+    return plain(server, tool_name, policy)
 
 
 def test_an_admins_word_on_a_tool_comes_before_the_files_on_its_server() -> None:
@@ -60,12 +60,12 @@ def test_an_admins_word_on_a_tool_comes_before_the_files_on_its_server() -> None
 
 def test_an_admins_word_on_a_server_does_not_loosen_the_files_on_its_tool() -> None:
     file = Policies(servers={"notes": ServerPolicy({"add": ASK})})
-    rules = book(file, of("n1", EVERY_TOOL, ALLOW)).rules(HALL)
+    rules = book(file, of("n1", "", ALLOW)).rules(HALL)
     assert rules.policy_of(ADD) is ASK
     assert rules.policy_of(LIST) is ALLOW
 
 
-@pytest.mark.parametrize("particular", ["add", EVERY_TOOL])
+@pytest.mark.parametrize("particular", ["add", ""])
 def test_what_the_file_denies_nobody_allows(particular: str) -> None:
     file = Policies(servers={"notes": ServerPolicy({"add": DENY})})
     profile = Profile("p", "p", policies=(of("n1", particular, ALLOW),))
@@ -74,7 +74,7 @@ def test_what_the_file_denies_nobody_allows(particular: str) -> None:
 
 def test_what_an_admin_denies_for_a_server_is_denied_whatever_is_said_of_its_tools() -> None:
     file = Policies(servers={"notes": ServerPolicy({"add": ALLOW})})
-    assert book(file, of("n1", EVERY_TOOL, DENY)).rules(HALL).policy_of(ADD) is DENY
+    assert book(file, of("n1", "", DENY)).rules(HALL).policy_of(ADD) is DENY
 
 
 def test_of_two_words_alike_the_stricter_counts() -> None:
@@ -92,23 +92,17 @@ def test_a_rule_is_for_its_server_and_not_for_another_of_the_same_name() -> None
     assert book(None, of("n1", "add", ALLOW)).rules(HALL).policy_of(elsewhere) is ASK
 
 
-@given(st.lists(st.sampled_from([ALLOW, DENY, ASK]), min_size=6, max_size=6), st.integers(0, 63))
-def test_nothing_that_anybody_denies_ever_runs(policies: list[ApprovalPolicy], mask: int) -> None:
-    said = [policy if mask >> n & 1 else None for n, policy in enumerate(policies)]
-    file = Policies(ALLOW, {"notes": ServerPolicy({"add": said[0]} if said[0] else {}, said[1])})
-    set_by_admins = [of("n1", name, word) for name, word in (("add", said[2]), (EVERY_TOOL, said[3])) if word]
-    own = tuple(of("n1", name, word) for name, word in (("add", said[4]), (EVERY_TOOL, said[5])) if word)
-    found = book(file, *set_by_admins, profile=Profile("p", "p", policies=own)).rules(HALL).policy_of(ADD)
-    # Within one layer the particular word stands for the layer.
-    layers = [said[0] or said[1], said[2] or said[3], said[4] or said[5]]
-    if DENY in layers:
-        assert found is DENY
-    elif ASK in (said[0], said[2], said[4]):
-        assert found is ASK
-    elif any(word is ALLOW for word in (said[0], said[2], said[4])):
-        assert found is ALLOW
-    else:
-        assert found is (ASK if ASK in layers else ALLOW)
+def test_a_rule_holds_in_the_workspace_of_the_admin_who_set_it_and_in_no_other() -> None:
+    made = book(None, plain("n1", "add", DENY, workspace="test:w"), plain("n1", "list", DENY, workspace="test:x"))
+    assert [made.rules(place).policy_of(ADD) for place in (HALL, KITCHEN, ABROAD)] == [DENY, DENY, ASK]
+    assert [made.rules(place).policy_of(LIST) for place in (HALL, KITCHEN, ABROAD)] == [ASK, ASK, DENY]
+
+
+def test_a_profiles_rules_hold_where_it_does() -> None:
+    made = RuleBook()
+    profile = Profile("p", "p", policies=(of("n1", "add", DENY),))
+    made.amend([], [profile], [Binding("test:w:kitchen", "p")])
+    assert [made.rules(place).policy_of(ADD) for place in (HALL, KITCHEN, ABROAD)] == [ASK, DENY, ASK]
 
 
 def test_the_nearest_binding_holds() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
+from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, ToolRef
-from bot.rendering.cards import VALUE_LIMIT, VALUE_LINES, Card, CardArgument, card, headline, in_words
+from bot.rendering.cards import VALUE_LIMIT, VALUE_LINES, Card, CardArgument, card, headline, in_words, signatures
 from bot.rendering.plain import plain
 from bot.rendering.secrets import MASK
 from tests.rendering.turns import a_step, an_approval
@@ -166,3 +167,42 @@ def test_a_headline_says_what_the_call_is_about_where_that_is_short_and_no_secre
     made = card(step)
     assert made is not None
     assert headline(step, made) == line
+
+
+SIGNERS = frozenset({"test-group:ops", "test:ben"})
+
+
+@pytest.mark.parametrize(
+    ("terms", "needs"),
+    [
+        (Terms(), ""),
+        (Terms(expires=60.0, remind=True), ""),
+        (Terms((SIGNERS,)), "needs 1 of test-group:ops or test:ben"),
+        (Terms((SIGNERS,), four_eyes=True), "needs 1 of test-group:ops or test:ben, not Ana or Sam"),
+        (Terms(quorum=2), "needs 2 of those who sign"),
+        (Terms((frozenset({"asker"}),)), "needs 1 of Ana"),
+        (
+            Terms((SIGNERS, frozenset({"members"})), quorum=2),
+            "needs 2 of test-group:ops or test:ben and of the members here",
+        ),
+        (
+            Terms((frozenset(f"test:p{n}" for n in range(9)),)),
+            "needs 1 of test:p0 or test:p1 or test:p2 or test:p3 or test:p4 or 4 more",
+        ),
+    ],
+)
+def test_a_card_says_whose_signature_it_takes_where_a_rule_does(terms: Terms, needs: str) -> None:
+    assert drawn(an_approval(terms=terms, revised_by="Sam")).needs == needs
+
+
+def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
+    approval = an_approval(terms=Terms(quorum=3), signers=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim")
+    assert drawn(approval).signed == "2 of 3 signed by Ben and Zoe"
+    done = drawn(approval, StepStatus.DONE)
+    assert (done.signed, done.outcome) == ("", "Approved by Ben and Zoe and Kim")
+    assert drawn(an_approval(terms=Terms(quorum=3))).signed == ""
+
+
+def test_cards_that_are_drawn_together_say_each_line_once() -> None:
+    both = an_approval(terms=Terms(quorum=2), signers=("Ben",))
+    assert signatures([both, both, an_approval()]) == ["needs 2 of those who sign", "1 of 2 signed by Ben"]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.grants import GrantUse
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, ToolStep
@@ -41,6 +42,18 @@ def test_every_state_has_a_mark_and_words(status: StepStatus, mark: Mark, state:
 def test_a_repeatable_call_runs_although_its_start_is_not_on_disk() -> None:
     step = a_step(StepStatus.READY, n=3)
     assert tool_line(step, a_view(step, running=frozenset({3}))).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "state"),
+    [
+        (StepStatus.DONE, "Ana\x1b[31m\n", "granted by Ana"),
+        (StepStatus.DONE, "", "granted by slack:U1"),
+        (StepStatus.FAILED, "Ana", "failed, granted by Ana"),
+    ],
+)
+def test_a_call_that_ran_on_a_grant_says_whose(status: StepStatus, name: str, state: str) -> None:
+    assert line(a_step(status, grant=GrantUse("g1", "slack:U1", name, "f1"))).state == state
 
 
 def test_a_running_call_says_how_far_it_is() -> None:

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.profiles import PolicyRule
 from bot.domain.rings import Changed, Ring
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
@@ -28,6 +27,7 @@ from bot.storage.server_store import SqlServerStore
 from tests.fakes.parts import ANA, BEN, until
 from tests.ledgers import PostgresLedger
 from tests.postgres import Server
+from tests.rules import plain
 from tests.storage.test_overlapping import nothing_deadlocked, overlapping
 
 T = TypeVar("T")
@@ -130,11 +130,11 @@ async def test_a_policy_set_while_its_server_is_removed_is_refused(
     ledger: PostgresLedger, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
-    rule = PolicyRule(added.id, "run", ApprovalPolicy.ALWAYS_ALLOW)
+    rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_ALLOW)
     setting = SqlPolicyStore(ledger.database).set_rule(rule, BEN)
     results = await overlapping(ledger, servers.remove(added.id, 1, ANA), "commit", outcome(setting))
     assert isinstance(results[1], NotFound)
-    assert ledger.ask("select count(*) from policies") == 0
+    assert ledger.ask("select count(*) from policy_rules") == 0
 
 
 async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(

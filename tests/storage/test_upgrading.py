@@ -8,9 +8,11 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
+from bot.domain.audit import NO_HASH, AuditQuery
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.storage import audit, schema
 from bot.storage.archive import SqlArchive
+from bot.storage.audit_chain import row_hash
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 from bot.storage.sqlite import open_sqlite
@@ -33,17 +35,17 @@ async def test_the_audit_of_an_earlier_release_goes_on_as_one_chain(tmp_path: Pa
             "turn_id": "",
             "actor": "test:ana",
             "body": "{}",
-            "previous": audit.START,
+            "previous": NO_HASH,
         }
         names = ", ".join((*row, "hash"))
         values = ", ".join(f":{name}" for name in (*row, "hash"))
-        connection.execute(sa.text(f"insert into audit ({names}) values ({values})"), {**row, "hash": audit._hash(row)})
+        connection.execute(sa.text(f"insert into audit ({names}) values ({values})"), {**row, "hash": row_hash(row)})
 
     await database.run(as_it_was)
     await schema.upgrade(database)
     config = ServerConfig("weather", HttpTransport("https://x.example/mcp"), id="id-1", workspace="test:w")
     await SqlServerStore(database, SecretBox(), {}).add(ServerRecord(config), {}, ANA)
     assert await database.run(audit.first_that_does_not_fit) is None
-    (entry,), count = await SqlArchive(database).audit("", 9, 0)
-    assert (entry.seq, count) == (2, 1)
+    (entry, first), count = await SqlArchive(database).audit(AuditQuery(), 9, 0)
+    assert (entry.seq, first.seq, count) == (2, 1, 2)
     await database.close()

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from bot.domain.approvals import (
     AlreadySettled,
+    Counted,
     NoSuchApproval,
     NotAllowed,
     OutOfDate,
@@ -152,6 +153,8 @@ class CardKeys:
                 self._say("Approved.", self._look.good)
             case Settled():
                 self._say(f"Not run. Told the agent: {reason}" if reason else "Not run.", self._look.bad)
+            case Counted(needed):
+                self._say(f"Signed. Others have to sign, too: {needed}.", self._look.good)
             case AlreadySettled(how):
                 self._say(one_line(how, 300), self._look.dim)
             case OutOfDate():

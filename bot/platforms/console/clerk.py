@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from bot.domain.approvals import AlreadySettled, Decision, NoSuchApproval, NotAllowed, OutOfDate, Settled, Verdict
+from bot.domain.approvals import (
+    AlreadySettled,
+    Counted,
+    Decision,
+    NoSuchApproval,
+    NotAllowed,
+    OutOfDate,
+    Settled,
+    Settlement,
+    Verdict,
+)
 from bot.domain.turns import ToolStep
 from bot.platforms.console.person import Person
 from bot.ports import FrontDoor
@@ -71,6 +81,8 @@ class Clerk:
         match await self._decide(step, engine, Verdict.APPROVE, ""):
             case Settled():
                 self._tell(f"{tool_name(step)} approved by --approve {self._mode}.")
+            case Counted(needed):
+                self._tell(f"{tool_name(step)} signed by --approve {self._mode}. Others have to sign, too: {needed}.")
             case NotAllowed(reason):
                 self._tell(f"{tool_name(step)} could not be approved: {one_line(reason, 300)}")
                 await self._deny(step, engine, reason)
@@ -86,12 +98,10 @@ class Clerk:
                 self._tell(f"{tool_name(step)} needs an approval and was not run.{hint}")
             case NotAllowed(why) | AlreadySettled(why):
                 self._tell(f"{tool_name(step)}: {one_line(why, 300)}")
-            case OutOfDate() | NoSuchApproval():
+            case Counted() | OutOfDate() | NoSuchApproval():
                 return
 
-    async def _decide(
-        self, step: ToolStep, engine: FrontDoor, verdict: Verdict, reason: str
-    ) -> Settled | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval:
+    async def _decide(self, step: ToolStep, engine: FrontDoor, verdict: Verdict, reason: str) -> Settlement:
         approval = step.approval
         if approval is None:
             return NoSuchApproval()

@@ -59,7 +59,7 @@ def tool_text(line: ToolLine, look: Look, width: int | None = None) -> str:
 def card_text(card: Card, look: Look, width: int) -> str:
     """An approval card, every line of it behind the bar."""
     facts = [f"{card.server}.{card.tool}" if card.server else card.tool]
-    facts += [f"asked by {card.asked_by}", card.expiry, card.short_id]
+    facts += [f"asked by {card.asked_by}", *filter(None, (card.needs, card.signed)), card.expiry, card.short_id]
     about = look.own(" · ".join(outside(fact) for fact in facts))
     lines = [look.bold(look.own(line)) for line in folded(outside(card.title), width - 4)]
     risk, *rest = folded(f"{card.risk}{look.own(' · ')}{about}", width - 4)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from bot.domain.approvals import AlreadySettled, Approval, Decision, Settled, Settlement, Verdict
-from bot.domain.commands import Form, Invocation, Reply, Submission
+from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.grants import Permission
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
@@ -165,6 +166,9 @@ class ScriptedEngine:
                 future.set_result(decision)
         return settlement
 
+    async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+        return await self.decide(decision, member)
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         if self.refusals:
             raise self.refusals.pop(0)
@@ -221,6 +225,10 @@ class ScriptedCommands:
         self.requests.append(request)
         for reply in self.replies:
             yield reply
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        return {}
 
     def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
         return [line for line in self.lines if line.startswith(text)]

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from bot.domain.approvals import AlreadySettled, NotAllowed, OutOfDate, Verdict
+from bot.domain.approvals import AlreadySettled, Counted, NotAllowed, OutOfDate, Verdict
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.console.clerk import ApproveMode
@@ -320,6 +320,15 @@ async def test_somebody_else_was_faster() -> None:
         await carded(chat)
         chat.terminal.press("y")
         await chat.terminal.shows("▌ Already approved by Sam at 14:12.")
+
+
+async def test_whoever_has_signed_as_one_of_several_is_told_how_many_are_missing_and_not_asked_again() -> None:
+    async with chatting({"go": asks}) as chat:
+        chat.engine.answers = [Counted(1)]
+        await carded(chat)
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Signed. Others have to sign, too: 1.")
+        assert len(chat.engine.decisions) == 1
 
 
 async def test_who_may_not_decide_is_told_who_may_and_the_card_waits_on() -> None:

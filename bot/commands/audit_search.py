@@ -1,0 +1,144 @@
+"""`/mcp audit`: who asked for what, who signed it, what ran, who was refused, and who changed servers and rules.
+
+Admins see what happened in their workspace, and what was done to the servers and profiles that it has; the operator
+sees everything. Nothing that was said stands in the audit, so nothing of it can be shown here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import AsyncIterator, Mapping
+
+from bot.commands.audit_lines import csv_head, csv_line
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen
+from bot.commands.moments import MOMENT, read_moment
+from bot.commands.paging import ROWS, offset, page_of
+from bot.commands.parameters import A_SERVER
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import counted, moment, named, shortened
+from bot.commands.refusals import Refusal
+from bot.domain.audit import KINDS, AuditEntry, AuditQuery, Horizon
+from bot.domain.commands import Action, Document, Parameter, Reply, Shape, Table, Verb
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import EVERYWHERE
+
+LONGEST_DOCUMENT = 10_000
+"""Rows. More than that is `countersign audit export`'s business."""
+
+_PERSON = Parameter("person", "what this person did: an id such as slack:U123", Shape.OPTION, metavar="ID")
+_SINCE = Parameter("since", f"from then on: {MOMENT}", Shape.OPTION, metavar="TIME")
+_KIND = Parameter("kind", "one kind of rows", Shape.OPTION, choices=tuple(KINDS), metavar="KIND")
+_DOWNLOAD = Parameter("download", "all of it as a file (CSV)", Shape.FLAG)
+_MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class AuditSearch:
+    """Finds rows."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deed(self) -> Deed:
+        """The verb."""
+        parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
+        about = "who asked, signed, was refused, changed what, and when"
+        return Deed(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
+
+    async def _audit(self, request: Request) -> AsyncIterator[Reply]:
+        name, number = request.arguments.one("server"), request.arguments.page
+        seen = await self._directory.find(name, request.conversation) if name else None
+        query = await self._query(request, seen)
+        download = request.arguments.given("download")
+        first, rows = (0, LONGEST_DOCUMENT) if download else (offset(number), ROWS)
+        entries, count = await self._parts.archive.audit(query, rows, first)
+        about = f" of {named(seen.config)}" if seen else ""
+        if not count:
+            yield Reply(f"Nothing of that kind is in the audit{about}.")
+            return
+        if download:
+            lines = [csv_head(), *(csv_line(entry) for entry in entries)]
+            left = count - len(entries)
+            cut = f" The {counted(left, 'row')} before them: `countersign audit export`." if left else ""
+            yield Reply(
+                f"Audit{about}: the last {counted(len(entries), 'row')}, times in UTC.{cut}",
+                document=Document("audit.csv", "\n".join((*lines, "")), "text/csv"),
+            )
+            return
+        again = _again(request, seen)
+        yield Reply(
+            f"Audit{about} · {count} · times in UTC",
+            Table(("no.", "when", "what", "by", "where", "facts"), tuple(_row(entry) for entry in entries)),
+            actions=(Action("Download", (*again, "--download")),),
+            page=page_of(number, count, again),
+        )
+
+    async def _query(self, request: Request, seen: Seen | None) -> AuditQuery:
+        given = request.arguments.one
+        query = AuditQuery(
+            subject=seen.id if seen else "",
+            person=_principal(given("person"), request.conversation),
+            kinds=KINDS[given("kind")] if given("kind") else (),
+            since=_moment(given("since"), self._parts.clock()) if given("since") else None,
+        )
+        if self._parts.rights.operates(request.member):
+            return query
+        return dataclasses.replace(query, horizon=await self._horizon(request.conversation))
+
+    async def _horizon(self, conversation: ConversationKey) -> Horizon:
+        servers = [seen.id for seen in await self._directory.all(conversation)]
+        profiles = [
+            profile.id
+            for profile in await self._parts.profiles.profiles()
+            if profile.workspace in (EVERYWHERE, conversation.home)
+        ]
+        return Horizon(conversation.home, frozenset((*servers, *profiles)))
+
+
+def _again(request: Request, seen: Seen | None) -> tuple[str, ...]:
+    """The words that ask for the same once more."""
+    words = ["mcp", "audit", *((seen.name,) if seen else ())]
+    for option in ("person", "since", "kind"):
+        if value := request.arguments.one(option):
+            words += [f"--{option}", value]
+    return tuple(words)
+
+
+def _principal(text: str, conversation: ConversationKey) -> str:
+    """A person as the audit names them: ids alone are of this platform."""
+    mention = _MENTION.fullmatch(text)
+    person = mention[1] if mention else text.removeprefix("@")
+    return person if not person or ":" in person else f"{conversation.platform}:{person}"
+
+
+def _moment(text: str, now: float) -> float:
+    try:
+        return read_moment(text, now)
+    except (ValueError, OverflowError):
+        raise Refusal(f"`--since` is a point in time: {MOMENT}.") from None
+
+
+def _row(entry: AuditEntry) -> tuple[str, ...]:
+    where = ":".join(entry.conversation.split(":")[2:])
+    return str(entry.seq), moment(entry.at), entry.kind, entry.actor, where, _facts(entry.facts)
+
+
+def _facts(facts: Mapping[str, object]) -> str:
+    told = (f"{name}: {_value(value)}" for name, value in facts.items() if value not in (None, "", {}, []))
+    return shortened(", ".join(told), 300)
+
+
+def _value(value: object) -> str:
+    match value:
+        case Mapping():
+            return ", ".join(f"{name} {_value(each)}" for name, each in value.items())
+        case list() | tuple():
+            return ", ".join(map(_value, value))
+        case str() if _DIGEST.fullmatch(value):
+            return f"{value[:12]}…"
+        case _:
+            return str(value)

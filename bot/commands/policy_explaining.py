@@ -1,0 +1,156 @@
+"""`/mcp policy explain`: which rule decides about a call and why; of one that was asked for, as it was then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import POLICY_WORDS, did_you_mean, named
+from bot.commands.refusals import Refusal
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import Known, Parameter, Reply, Shape, Verb
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.policies import Judgement
+from bot.domain.rule_language import words
+from bot.domain.tools import Tool
+from bot.domain.turns import ToolStep
+
+_OPTION = Shape.OPTION
+EXPLAIN = Verb(
+    "policy explain",
+    "which rule decides about a call, and why",
+    (
+        Parameter(
+            "server",
+            "a server; or a call: its approval's id, or TURN:N",
+            required=True,
+            completes=Known.SERVERS,
+            metavar="NAME",
+        ),
+        Parameter("tool", "the server's own name for the tool", completes=Known.TOOLS),
+        Parameter("arguments", "what it would be called with", _OPTION, metavar="JSON"),
+        Parameter("as", "who would ask; without it, you", _OPTION, metavar="PLATFORM:ID"),
+        Parameter("role", "a group or role that person is in", _OPTION, repeated=True, metavar="PLATFORM:ID"),
+        Parameter("guest", "that person is a guest", Shape.FLAG),
+        Parameter("in", "where; without it, here", _OPTION, metavar="CHANNEL"),
+    ),
+    aliases=("explain", "why"),
+)
+
+
+class PolicyExplaining:
+    """Explains calls."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deed(self) -> Deed:
+        """The verb."""
+        return Deed(EXPLAIN, self._explain, free=True)
+
+    async def _explain(self, request: Request) -> AsyncIterator[Reply]:
+        if request.arguments.given("tool"):
+            yield await self._hypothetical(request)
+            return
+        wanted = request.arguments.one("server")
+        found = await self._parts.policies.past(wanted, f"{request.conversation.home}:")
+        if not found:
+            raise Refusal(
+                "No call of that id was asked for here. Of a call that was not, say server and tool: "
+                "`/mcp policy explain SERVER TOOL`."
+            )
+        for_people = [self._happened(conversation, step) for conversation, step in found]
+        yield Reply(
+            "What was decided of this call, when it was asked for."
+            if len(found) == 1
+            else f"What was decided of these {len(found)} calls, when they were asked for.",
+            details=tuple(fact for facts in for_people for fact in facts),
+        )
+
+    async def _hypothetical(self, request: Request) -> Reply:
+        arguments = request.arguments
+        seen = await self._directory.find(arguments.one("server"), request.conversation)
+        await self._directory.wake([seen])
+        tools = self._directory.capabilities(seen).tools
+        name = arguments.one("tool")
+        tool = next((each for each in tools if name in (each.original_name, each.name)), None)
+        if tool is None:
+            hint = did_you_mean(name, (each.original_name for each in tools))
+            raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
+        where = _place(arguments.one("in"), request.conversation)
+        judged = self._parts.administration.judge(
+            tool, _arguments(arguments.one("arguments", "{}")), _asker(request), where
+        )
+        facts = [
+            ("call", f"{seen.name}.{tool.original_name}"),
+            ("policy", POLICY_WORDS[judged.ruling.policy]),
+            ("decided by", judged.ruling.rule or "the default"),
+            ("which says", judged.ruling.words),
+            ("because", judged.ruling.why),
+            *self._signature(judged, where),
+            *(
+                (each.rule.id or "another rule", f"{words(each.rule, _name(each.rule.server_id, tool))}: {each.why}")
+                for each in judged.passed
+            ),
+        ]
+        return Reply("What would happen to this call.", details=tuple(facts))
+
+    def _signature(self, judged: Judgement, where: ConversationKey) -> list[tuple[str, str]]:
+        if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
+            return []
+        return [("signed by", self._parts.administration.signed_by(judged.terms, where))]
+
+    def _happened(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
+        ruling, approval = step.ruling, step.approval
+        name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
+        facts = [("call", f"{name} ({step.status.value})")]
+        if ruling is None:
+            return [
+                *facts,
+                ("decided by", "no rule: it was refused before one was asked, or an earlier release ran it"),
+            ]
+        facts += [
+            ("policy", POLICY_WORDS[ruling.policy]),
+            ("decided by", ruling.rule or "the default"),
+            ("which said", ruling.words),
+            ("because", ruling.why),
+        ]
+        if approval is not None:
+            facts.append(("signed by", self._parts.administration.signed_by(approval.terms, conversation)))
+            facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
+        return facts
+
+
+def _name(server_id: str, tool: Tool) -> str:
+    return tool.server if server_id == tool.server_id else ""
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal('`--arguments` is a JSON object, such as `{"project": "OPS"}`.')
+    return found
+
+
+def _asker(request: Request) -> Member:
+    """Who would ask: whoever asks now, or somebody with the roles that are given."""
+    arguments = request.arguments
+    who = arguments.one("as")
+    if not who:
+        return request.member
+    platform, colon, identifier = who.rpartition(":")
+    author = Author(platform if colon else request.author.platform, identifier, identifier)
+    return Member(author, frozenset(arguments.many("role")), guest=arguments.given("guest"))
+
+
+def _place(channel: str, where: ConversationKey) -> ConversationKey:
+    return ConversationKey(where.platform, where.workspace, channel.lstrip("#"), "") if channel else where

@@ -1,0 +1,129 @@
+"""A rule as the options of `/mcp policy set`, both ways. The words are those of `bot.domain.rule_language`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bot.commands.phrases import POLICY_SAID, code
+from bot.commands.refusals import Refusal
+from bot.commands.words import Arguments
+from bot.domain.commands import Known, Parameter, Shape
+from bot.domain.conversations import ConversationKey
+from bot.domain.policies import ANNOTATIONS, ANY, Rule
+from bot.domain.rule_language import RuleError, in_duration, read_rule, rule_table
+from bot.domain.terms import OnTimeout
+
+_OPTION = Shape.OPTION
+CONDITIONS = (
+    Parameter("except", "a tool it is not about after all", _OPTION, repeated=True, metavar="TOOL"),
+    Parameter("argument", "only with this argument", _OPTION, repeated=True, metavar="PATH=PATTERN"),
+    Parameter("annotation", "only with this hint", _OPTION, repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
+    Parameter("in", "only in this channel", _OPTION, repeated=True, metavar="CHANNEL"),
+    Parameter("profile", "only where this profile holds", _OPTION, completes=Known.PROFILES, metavar="NAME"),
+    Parameter("asker", "only if one of these asks", _OPTION, repeated=True, metavar="PLATFORM:ID|members|guests"),
+)
+TERMS = (
+    Parameter("approver", "who may sign", _OPTION, repeated=True, metavar="PLATFORM:ID|members|asker"),
+    Parameter("four-eyes", "neither the asker nor an editor may sign", Shape.FLAG),
+    Parameter("quorum", "how many people have to sign", _OPTION, metavar="N"),
+    Parameter("expires", "for how long it may be signed", _OPTION, metavar="30m|2h|1d"),
+    Parameter("on-timeout", "what then", _OPTION, choices=tuple(each.value for each in OnTimeout)),
+    Parameter("remind", "remind those who may sign at half time", Shape.FLAG),
+)
+_SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule:
+    """The rule with the conditions and terms that the options say; `base` says the rest. Raises Refusal, which says
+    which of them cannot be used.
+    """
+    table: dict[str, Any] = {**rule_table(base)}
+    if arguments.given("except"):
+        table["except"] = list(arguments.many("except"))
+    if arguments.given("argument"):
+        table["arguments"] = _pairs(arguments.many("argument"), "argument")
+    if arguments.given("annotation"):
+        table["annotations"] = {
+            name.replace("-", "_"): _SWITCH.get(value.lower(), value)
+            for name, value in _pairs(arguments.many("annotation"), "annotation").items()
+        }
+    if arguments.given("in"):
+        table["in"] = [_place(channel, where) for channel in arguments.many("in")]
+    if arguments.given("asker"):
+        table["asker"] = list(arguments.many("asker"))
+    try:
+        return replace(read_rule({**table, **_given_terms(arguments)}), workspace=base.workspace)
+    except RuleError as error:
+        option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
+        raise Refusal(f"`--{option}` cannot be used: {error.problem}.") from error
+
+
+def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
+    """The words behind `/mcp policy set` that say this rule."""
+    words = [slug or ANY, *(() if rule.tool == ANY else (rule.tool,)), POLICY_SAID[rule.policy]]
+    words += _repeated("except", sorted(rule.but))
+    words += _repeated("argument", [f"{path}={pattern}" for path, pattern in sorted(rule.arguments.items())])
+    hints = sorted(rule.annotations.items())
+    words += _repeated("annotation", [f"{name}={'yes' if value else 'no'}" for name, value in hints])
+    words += _repeated("in", sorted(rule.places))
+    words += _repeated("profile", [rule.profile] if rule.profile else [])
+    words += _repeated("asker", sorted(rule.askers))
+    terms = rule.terms
+    words += _repeated("approver", sorted(terms.approvers[0]) if terms.approvers else [])
+    words += ["--four-eyes"] if terms.four_eyes else []
+    words += ["--quorum", str(terms.quorum)] if terms.quorum > 1 else []
+    words += ["--expires", in_duration(terms.expires)] if terms.expires is not None else []
+    words += ["--on-timeout", terms.on_timeout.value] if terms.on_timeout else []
+    words += ["--remind"] if terms.remind else []
+    return tuple(words)
+
+
+_OPTIONS = {
+    "arguments": "argument",
+    "annotations": "annotation",
+    "approvers": "approver",
+    "four_eyes": "four-eyes",
+    "on_timeout": "on-timeout",
+}
+
+
+def _given_terms(arguments: Arguments) -> Mapping[str, Any]:
+    terms: dict[str, Any] = {}
+    if arguments.given("approver"):
+        terms["approvers"] = list(arguments.many("approver"))
+    for option, key in (("four-eyes", "four_eyes"), ("remind", "remind")):
+        if arguments.given(option):
+            terms[key] = True
+    if arguments.given("quorum"):
+        text = arguments.one("quorum")
+        terms["quorum"] = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+    if arguments.given("expires"):
+        terms["expires"] = arguments.one("expires")
+    if arguments.given("on-timeout"):
+        terms["on_timeout"] = arguments.one("on-timeout")
+    return terms
+
+
+def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    if not all(name.strip() and assigned for name, assigned, _ in pairs):
+        raise Refusal(f"`--{option}` is written NAME=VALUE.")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _place(channel: str, where: ConversationKey) -> str:
+    """A channel of this workspace by its id, or a place written out."""
+    if ":" in channel:
+        return channel
+    return str(ConversationKey(where.platform, where.workspace, channel.lstrip("#"), "")).rpartition(":")[0]
+
+
+def _repeated(option: str, values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in (f"--{option}", value)]
+
+
+def shown_id(rule: Rule) -> str:
+    """A rule's id in Markdown."""
+    return code(rule.id, "the rule")

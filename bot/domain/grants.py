@@ -1,0 +1,144 @@
+"""Grants: what somebody who may sign has allowed beforehand, so that the next such call does not ask.
+
+A grant says whose calls of which tool, as the tool was then, where, and until when. Whether one may be made is for
+`bot.engine.grants`; whether it is still in force only the database's clock can say. Knows no policy: what a policy
+denies is denied, whoever has granted it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.terms import NO_TERMS, Terms
+from bot.domain.tools import digest
+
+IDLE_SECONDS = 3600.0
+"""A grant of one thread ends when it was not used for so long (platforms.md C, rule 4)."""
+LONGEST_HOURS = 7 * 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThisThread:
+    """All calls of the tool that the same person asks for in this thread, while it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class TheseArguments:
+    """The same call again, with exactly these arguments, by the same person in this thread, while it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForHours:
+    """All calls of the tool that the same person asks for in this workspace, for some hours."""
+
+    hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """All calls of the tool in this workspace, until somebody revokes it."""
+
+
+Scope = ThisThread | TheseArguments | ForHours | Always
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What somebody who signs wants to allow from now on. `everyone` is for whoever asks, not for the same person
+    alone; `destructive` is for a tool that may destroy something, too. Both are an admin's to say.
+    """
+
+    scope: Scope
+    everyone: bool = False
+    destructive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call that waits for a signature, as far as it takes to see whether a grant covers it.
+
+    `server` is the server's id, `fingerprint` what a signature would be bound to, `asker` a principal, `rule` the id of
+    the rule that asks.
+    """
+
+    server: str
+    tool: str
+    definition: str
+    fingerprint: str
+    conversation: ConversationKey
+    asker: str
+    destructive: bool
+    rule: str = ""
+    terms: Terms = NO_TERMS
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A permission as it is kept.
+
+    `place` is the text of a conversation's key, or of its beginning `platform:workspace`. `person` is a principal,
+    empty for everyone; `fingerprint` is that of the one call it is for, empty for all of the tool. `rule` and `terms`
+    (a digest) are what had asked: a call that is asked for by another rule, or on other terms, is not covered.
+    `lasts` is in seconds from when it was given, None for ever; with `idle` each use begins them anew.
+
+    `created_at`, `expires_at` and `used_at` are epoch seconds of the database's clock.
+    """
+
+    id: str
+    scope: str
+    server: str
+    server_name: str
+    tool: str
+    definition: str
+    place: str
+    person: str
+    granted_by: str
+    granted_name: str
+    approval_id: str
+    rule: str = ""
+    terms: str = ""
+    fingerprint: str = ""
+    destructive: bool = False
+    lasts: float | None = None
+    idle: bool = False
+    created_at: float = 0.0
+    expires_at: float | None = None
+    used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantUse:
+    """The grant that a call ran on, kept with the call. `by` is the principal of whoever granted it, `fingerprint` what
+    was covered: server, tool, definition and arguments. `rule` and `terms` are those that would have asked.
+    """
+
+    id: str
+    by: str
+    name: str
+    fingerprint: str
+    rule: str = ""
+    terms: str = ""
+
+
+def covers(grant: Grant, wanted: Wanted) -> bool:
+    """Whether a grant that is in force lets this call run without a signature of its own."""
+    same_tool = (grant.server, grant.tool, grant.definition) == (wanted.server, wanted.tool, wanted.definition)
+    here = grant.place in (str(wanted.conversation), wanted.conversation.home)
+    theirs = grant.person in ("", wanted.asker)
+    these = grant.fingerprint in ("", wanted.fingerprint)
+    asked_alike = (grant.rule, grant.terms) == (wanted.rule, terms_digest(wanted.terms))
+    return same_tool and here and theirs and these and asked_alike and _may_stand_in(grant, wanted)
+
+
+def terms_digest(terms: Terms) -> str:
+    """A digest of what a signature takes; how long the question stands makes no difference."""
+    return digest([sorted(sorted(each) for each in terms.approvers), terms.four_eyes, terms.quorum])
+
+
+def _may_stand_in(grant: Grant, wanted: Wanted) -> bool:
+    """Whether a signature given beforehand, by one person, is enough for such a call at all."""
+    if wanted.destructive and not grant.destructive:
+        return False
+    own = grant.granted_by == wanted.asker
+    return wanted.terms.quorum <= 1 and not (wanted.terms.four_eyes and own)

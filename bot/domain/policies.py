@@ -1,0 +1,140 @@
+"""Rules: which calls run, which ask first and which never run; and what was ruled of one call.
+
+A rule is the same value whether it comes from the operator's file, from admins or from a profile. How it is written
+down is for `bot.domain.rule_language`, which calls it is about and which of several counts for `bot.engine.judging`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.servers import EVERYWHERE
+from bot.domain.terms import NO_TERMS, Terms
+from bot.domain.tools import Tool
+
+ANY = "*"
+"""The pattern that every name fits."""
+GUESTS = "guests"
+"""Stands, as an asker, for guests and people from outside."""
+ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
+"""The hints of `bot.domain.tools.Annotations` that a rule may ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to the calls that fit it. All conditions have to fit; those that are empty or ANY always do.
+
+    `server` is a pattern for the server's name, `server_id` names one by its id instead, so that renaming it changes
+    nothing. `tool` is a pattern for the server's own name of it; `but` are tools it is not about after all.
+    `annotations` are hints by name, believed only of trusted servers. `arguments` are patterns for the text of values,
+    by their path. `places` are beginnings of conversation keys: platform, workspace or channel. `profile` is a name or
+    an id. `askers` are principals, roles, MEMBERS or GUESTS.
+
+    `id` is what people call the rule. `workspace` is where it holds, whatever its conditions say: an admin's in their
+    own. `by` is who set it and `at` when, in epoch seconds. `of_file` says that it is the operator's.
+    """
+
+    policy: ApprovalPolicy
+    server: str = ANY
+    server_id: str = ""
+    tool: str = ANY
+    but: frozenset[str] = frozenset()
+    annotations: Mapping[str, bool] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    places: frozenset[str] = frozenset()
+    profile: str = ""
+    askers: frozenset[str] = frozenset()
+    terms: Terms = NO_TERMS
+    id: str = ""
+    workspace: str = EVERYWHERE
+    by: str = ""
+    at: float = 0.0
+    of_file: bool = False
+
+    @property
+    def conditions(self) -> tuple[object, ...]:
+        """What it is about: two rules of a workspace that are about the same are one rule, said twice."""
+        return (
+            self.server,
+            self.server_id,
+            self.tool,
+            tuple(sorted(self.annotations.items())),
+            tuple(sorted(self.arguments.items())),
+            tuple(sorted(self.places)),
+            self.profile,
+            tuple(sorted(self.askers)),
+        )
+
+    @property
+    def plain(self) -> bool:
+        """It is about one server, or one tool or pattern of it, whoever calls it where with what."""
+        return bool(self.server_id) and not any((self.annotations, self.arguments, *self.conditions[5:]))
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a name or value is a pattern: `*` stands for any characters, `?` for one, `[ab]` for one of these."""
+    return any(character in text for character in "*?[")
+
+
+def as_pattern(name: str) -> str:
+    """The pattern that this name fits and no other."""
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def fits(text: str, pattern: str) -> bool:
+    """Whether a text fits a pattern, capitals and all."""
+    return text == pattern or (is_pattern(pattern) and _compiled(pattern).match(text) is not None)
+
+
+def is_for_server(rule: Rule, tool: Tool) -> bool:
+    """Whether the rule is about the tool's server, all other conditions aside."""
+    return tool.server_id == rule.server_id if rule.server_id else fits(tool.server, rule.server)
+
+
+def is_for_tool(rule: Rule, tool: Tool) -> bool:
+    """Whether the rule is about a tool of that name, all other conditions aside."""
+    return fits(tool.original_name, rule.tool) and tool.original_name not in rule.but
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was decided of one call, and on which grounds: kept with the call, so that it can be explained as it was.
+
+    `policy` is never AUTO: that has become one of the others. `rule` is the id of the rule that counted, empty for the
+    default; `words` are what it said; `why` is why it counted, in sentences.
+    """
+
+    policy: ApprovalPolicy
+    rule: str = ""
+    words: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A rule that is about a call and did not count, and why."""
+
+    rule: Rule
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What holds for a call. `rule` is the one that counted, None for the default; `terms` are on what terms it may be
+    signed; `passed` are the other rules that are about it.
+    """
+
+    ruling: Ruling
+    rule: Rule | None = None
+    terms: Terms = NO_TERMS
+    passed: tuple[Passed, ...] = ()

@@ -1,0 +1,102 @@
+"""Who may grant what: the sentence against a permission, and the grant that follows from one."""
+
+from __future__ import annotations
+
+import secrets
+
+from bot.domain.approvals import Approval, Signing
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import (
+    IDLE_SECONDS,
+    LONGEST_HOURS,
+    Always,
+    ForHours,
+    Grant,
+    Permission,
+    Scope,
+    TheseArguments,
+    ThisThread,
+    terms_digest,
+)
+from bot.domain.turns import ToolStep
+
+_HOUR = 3600.0
+
+
+def objection(permission: Permission, step: ToolStep, signing: Signing, *, admin: bool) -> str:
+    """Why whoever may sign this call, on these grounds, may not grant that, in a sentence; empty if nothing is against
+    it.
+    """
+    if step.tool is None or step.approval is None or not step.tool.server_id:
+        return "This call can be signed, but nothing can be granted with it. Ask for it once more."
+    if signing.quorum > 1:
+        return f"This takes {signing.quorum} signatures each time. It can be signed, not granted."
+    if not admin and (isinstance(permission.scope, Always) or permission.everyone or permission.destructive):
+        return "Only an admin can allow that."
+    if step.tool.destructive and not permission.destructive:
+        return "It may destroy something, so each call is signed for itself, unless an admin says otherwise."
+    if isinstance(permission.scope, ForHours) and not 0 < permission.scope.hours <= LONGEST_HOURS:
+        return f"That takes between one minute and {LONGEST_HOURS:.0f} hours."
+    return ""
+
+
+def grant_of(permission: Permission, step: ToolStep, conversation: ConversationKey, by: Author) -> Grant:
+    """The grant that a permission comes to, given with the signature of this call."""
+    tool, approval = step.tool, step.approval
+    assert tool is not None
+    assert approval is not None
+    lasts = _lasts(permission.scope)
+    return Grant(
+        id=secrets.token_hex(6),
+        scope=_word(permission.scope),
+        server=tool.server_id,
+        server_name=tool.server,
+        tool=tool.name,
+        definition=tool.definition,
+        place=str(conversation) if _of_thread(permission.scope) else conversation.home,
+        person="" if permission.everyone else approval.requested_for.principal,
+        granted_by=by.principal,
+        granted_name=by.name,
+        approval_id=approval.id,
+        rule=asking_rule(step),
+        terms=terms_digest(approval.terms),
+        fingerprint=_bound_to(permission.scope, approval),
+        destructive=permission.destructive,
+        lasts=lasts,
+        idle=_of_thread(permission.scope),
+    )
+
+
+def asking_rule(step: ToolStep) -> str:
+    """The id of the rule that asks for the signature, empty for the default."""
+    return step.ruling.rule if step.ruling is not None else ""
+
+
+def _of_thread(scope: Scope) -> bool:
+    return isinstance(scope, ThisThread | TheseArguments)
+
+
+def _bound_to(scope: Scope, approval: Approval) -> str:
+    return approval.fingerprint if isinstance(scope, TheseArguments) else ""
+
+
+def _lasts(scope: Scope) -> float | None:
+    match scope:
+        case ThisThread() | TheseArguments():
+            return IDLE_SECONDS
+        case ForHours(hours):
+            return hours * _HOUR
+        case Always():
+            return None
+
+
+def _word(scope: Scope) -> str:
+    match scope:
+        case ThisThread():
+            return "thread"
+        case TheseArguments():
+            return "arguments"
+        case ForHours():
+            return "hours"
+        case Always():
+            return "always"

@@ -1,0 +1,31 @@
+"""Rules that fit no tool there is: a pattern that is misspelt forbids nothing, and whoever wrote it feels safe.
+
+Called by the composition root when tools have become known, for the operator's file; commands say the same of a rule
+when it is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bot.domain.policies import ANY, Rule, fits, is_for_server, is_for_tool
+from bot.domain.tools import Tool
+
+
+def idle(rules: Iterable[Rule], tools: Sequence[Tool]) -> list[Rule]:
+    """Those that name a tool, though none of the servers they are about has such a one. `tools` are all that are known;
+    of a server that has none of them nothing can be said.
+    """
+    return [
+        rule
+        for rule in rules
+        if rule.tool != ANY
+        and (theirs := [tool for tool in tools if is_for_server(rule, tool)])
+        and not any(is_for_tool(rule, tool) for tool in theirs)
+    ]
+
+
+def strangers(rules: Iterable[Rule], servers: Iterable[str]) -> list[Rule]:
+    """Those whose server's pattern none of these names fits."""
+    names = list(servers)
+    return [rule for rule in rules if not rule.server_id and not any(fits(name, rule.server) for name in names)]

@@ -1,0 +1,128 @@
+"""Which of the rules that are about a call counts, and why.
+
+    A rule that denies wins over every other.
+    Otherwise a rule beats another if it says everything the other says and more, or says it more exactly.
+    Of those that none beats, the strictest counts: asking before AUTO, AUTO before running.
+    Where no rule is about the call, the default counts.
+
+Where the operator's file says who has to sign, no rule from elsewhere beats that: four eyes that an admin can close
+with a rule for one channel would be none.
+
+What may or may not fit (`Fit.PERHAPS`) can only make it stricter: a rule that denies or asks counts then and beats
+none, a rule that lets run does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.policies import Judgement, Passed, Rule, Ruling
+from bot.domain.rule_language import words
+from bot.domain.terms import NO_TERMS, joined
+from bot.domain.tools import Tool
+from bot.engine.matching import Case, Fit, beats, fit, what_is_off
+
+STRICTEST_FIRST = (
+    ApprovalPolicy.ALWAYS_DENY,
+    ApprovalPolicy.ASK_USER,
+    ApprovalPolicy.AUTO,
+    ApprovalPolicy.ALWAYS_ALLOW,
+)
+_RESTRAINING = (ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER)
+_DENIED = "A rule that denies wins over every other."
+_DEFAULT = "No rule is about this call, so the default counts."
+_ALONE = "It is the only rule about this call."
+_SPECIFIC = "It says everything that the other rules about this call say, and more or more exactly."
+_STRICTEST = "Of the rules that none beats it is the strictest."
+
+Reviewed = Callable[[Tool], bool]
+"""Whether an admin has seen the tool's definition as it is now."""
+
+
+def nothing_reviewed(tool: Tool) -> bool:  # noqa: ARG001 - a Reviewed
+    """Where nobody can look at definitions none was looked at: AUTO asks."""
+    return False
+
+
+def judge(
+    rules: Sequence[Rule], case: Case, default: ApprovalPolicy, reviewed: Reviewed = nothing_reviewed
+) -> Judgement:
+    """What holds for a call by these rules."""
+    fits = [(rule, fit(rule, case)) for rule in rules]
+    sure = [rule for rule, found in fits if found is Fit.YES]
+    about = [rule for rule, found in fits if found is Fit.YES or (found is Fit.PERHAPS and rule.policy in _RESTRAINING)]
+    denials = [rule for rule in about if rule.policy is ApprovalPolicy.ALWAYS_DENY]
+    unbeaten = [rule for rule in about if not any(_outdoes(other, rule) for other in sure)]
+    counting = denials[:1] or _strictest(unbeaten)
+    if not sure and not denials and _stricter(default, counting):
+        counting = []
+    rule = counting[0] if counting else None
+    policy, auto = _settled(rule.policy if rule else default, case.tool, reviewed)
+    return Judgement(
+        Ruling(
+            policy,
+            rule.id if rule else "",
+            words(rule, case.tool.server) if rule else f"default: {default.value}",
+            " ".join(part for part in (_why(rule, about), _perhaps(rule, case), auto) if part),
+        ),
+        rule,
+        joined(each.terms for each in counting) if policy is ApprovalPolicy.ASK_USER else NO_TERMS,
+        tuple(Passed(each, _passed(each, rule, sure)) for each in about if each is not rule),
+    )
+
+
+def _outdoes(one: Rule, other: Rule) -> bool:
+    return beats(one, other) and (one.of_file or not (other.of_file and other.terms.say_who))
+
+
+def _strictest(rules: Sequence[Rule]) -> list[Rule]:
+    """Those of the strictest word there is among them: several, if several say it."""
+    strictest = min((STRICTEST_FIRST.index(rule.policy) for rule in rules), default=0)
+    return [rule for rule in rules if rule.policy is STRICTEST_FIRST[strictest]]
+
+
+def _stricter(default: ApprovalPolicy, counting: Sequence[Rule]) -> bool:
+    """Whether the default is stricter than what would take its place, or there is nothing to."""
+    return not counting or STRICTEST_FIRST.index(default) < STRICTEST_FIRST.index(counting[0].policy)
+
+
+def _settled(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:
+    """What AUTO comes to, and why."""
+    if policy is not ApprovalPolicy.AUTO:
+        return policy, ""
+    if not tool.trusted:
+        return ApprovalPolicy.ASK_USER, "AUTO asks: the server is not marked trusted."
+    if not tool.read_only:
+        return ApprovalPolicy.ASK_USER, "AUTO asks: the server does not say that the tool only reads."
+    if not reviewed(tool):
+        return ApprovalPolicy.ASK_USER, "AUTO asks: no admin has seen the tool's definition as it is now."
+    return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: it only reads, and an admin has seen its definition."
+
+
+def _why(rule: Rule | None, about: Sequence[Rule]) -> str:
+    if rule is None:
+        return _DEFAULT if not about else "No rule is about this call for certain, and the default is stricter."
+    if rule.policy is ApprovalPolicy.ALWAYS_DENY:
+        return _DENIED
+    if len(about) == 1:
+        return _ALONE
+    others = [each for each in about if each is not rule]
+    return _SPECIFIC if all(_outdoes(rule, each) for each in others) else _STRICTEST
+
+
+def _perhaps(rule: Rule | None, case: Case) -> str:
+    if rule is None or fit(rule, case) is Fit.YES:
+        return ""
+    return f"It is not known whether it fits ({what_is_off(rule, case)}), so it counts."
+
+
+def _passed(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> str:
+    if winner is None:
+        return "the default is stricter"
+    if winner.policy is ApprovalPolicy.ALWAYS_DENY:
+        return "it denies, too" if rule.policy is ApprovalPolicy.ALWAYS_DENY else f"{winner.id or 'a rule'} denies"
+    beaten_by = next((each for each in sure if _outdoes(each, rule)), None)
+    if beaten_by is not None:
+        return f"{beaten_by.id or 'a rule'} is more specific"
+    return "it says the same" if rule.policy is winner.policy else f"{winner.id or 'a rule'} is stricter"

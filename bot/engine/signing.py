@@ -1,0 +1,67 @@
+"""Whether a decision counts: may this person sign this call, on the terms it was asked on.
+
+Called by the engine for every press of a button, with the person as the platform knows them at that moment. Nothing a
+button carries is believed, and what is found here is kept with the decision.
+"""
+
+from __future__ import annotations
+
+from bot.domain.approvals import NotAllowed, Signing, Verdict
+from bot.domain.conversations import Author, Member
+from bot.domain.terms import ASKER, MEMBERS, Terms
+from bot.engine.policy import Signatories
+
+_ASKED = "You asked for this yourself, so others have to sign it."
+_EDITED = "You have changed what it would do, so others have to sign it."
+
+
+def signing(
+    signatories: Signatories,
+    terms: Terms,
+    member: Member,
+    verdict: Verdict,
+    *,
+    asker: Author,
+    editors: frozenset[str] = frozenset(),
+) -> Signing | NotAllowed:
+    """On which grounds the verdict counts, and how many have to sign; or why it does not count, in a sentence.
+    `editors` are the principals of those who have changed the arguments.
+
+    Whoever asked may always turn their own request down: that is no more than stopping. Turning down takes nobody's
+    four eyes, but it takes one who could be asked to sign.
+    """
+    own = member.author.principal == asker.principal
+    if own and verdict is Verdict.DENY:
+        return Signing(ASKER, terms.quorum)
+    needed = f"It needs {signatories.needed(terms)}."
+    evidence = _evidence(signatories, terms, asker, member)
+    if not evidence:
+        return NotAllowed(f"You may not sign this. {needed}")
+    if terms.four_eyes and verdict is Verdict.APPROVE:
+        if own:
+            return NotAllowed(f"{_ASKED} {needed}")
+        if member.author.principal in editors:
+            return NotAllowed(f"{_EDITED} {needed}")
+    return Signing(evidence, terms.quorum)
+
+
+def _evidence(signatories: Signatories, terms: Terms, asker: Author, member: Member) -> str:
+    """Which principal or role of each set of approvers this person is; empty if one of the sets has none."""
+    if not terms.approvers:
+        return signatories.evidence(member)
+    if member.guest or member.external:
+        return ""
+    found = [_entry(approvers, asker, member) for approvers in terms.approvers]
+    return ", ".join(dict.fromkeys(found)) if all(found) else ""
+
+
+def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
+    """The entry that this person is, the most personal first."""
+    principal = member.author.principal
+    if principal in approvers:
+        return principal
+    if roles := sorted(member.roles & approvers):
+        return roles[0]
+    if ASKER in approvers and principal == asker.principal:
+        return ASKER
+    return MEMBERS if MEMBERS in approvers else ""

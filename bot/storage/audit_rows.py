@@ -1,0 +1,114 @@
+"""Reading the audit: pages of what somebody looks for, and all of it piece by piece."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, Horizon
+from bot.storage.reaching import begins, reach
+from bot.storage.tables import Words, audit
+
+Row = Mapping[str, Any]
+
+# In the words of the index, which planners take only then.
+_about = audit.c.subject != sa.literal_column("''")
+_of_one = sa.and_(_about, audit.c.subject == bindparam("subject", type_=Words))
+_theirs = audit.c.actor == bindparam("person", type_=Words)
+_since = audit.c.at >= bindparam("since", type_=sa.Double)
+_until = audit.c.at < bindparam("until", type_=sa.Double)
+_kinds = audit.c.kind.in_(bindparam("kinds", expanding=True))
+_within = sa.or_(
+    begins(audit.c.conversation, "home"),
+    sa.and_(
+        audit.c.conversation == sa.literal_column("''"), _about, audit.c.subject.in_(bindparam("known", expanding=True))
+    ),
+)
+_first = sa.select(audit).order_by(audit.c.seq).limit(bindparam("limit"))
+_last = sa.select(audit.c.seq, audit.c.hash).order_by(audit.c.seq.desc()).limit(1)
+_behind = audit.c.seq > bindparam("behind")
+
+
+def read_page(
+    connection: sa.Connection, query: AuditQuery, limit: int, offset: int
+) -> tuple[Sequence[AuditEntry], int]:
+    """A page of the rows that fit, the latest first, and how many fit in all."""
+    conditions, values = _conditions(query)
+    page = (
+        sa.select(audit)
+        .where(*conditions)
+        .order_by(audit.c.seq.desc())
+        .limit(bindparam("limit"))
+        .offset(bindparam("offset"))
+    )
+    rows = connection.execute(page, {**values, "limit": limit, "offset": offset}).mappings()
+    entries = [entry_of(dict(row)) for row in rows]
+    count = sa.select(sa.func.count()).select_from(audit).where(*conditions)
+    return entries, int(connection.execute(count, values).scalar_one())
+
+
+def read_on(connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
+    """Up to `limit` rows that fit, oldest first, behind the row of that number; from the very first if it is None."""
+    conditions, values = _conditions(query)
+    if behind is not None:
+        conditions.append(_behind)
+        values["behind"] = behind
+    return [dict(row) for row in connection.execute(_first.where(*conditions), {**values, "limit": limit}).mappings()]
+
+
+def read_head(connection: sa.Connection) -> AuditHead:
+    """The last row."""
+    row = connection.execute(_last).first()
+    return AuditHead() if row is None else AuditHead(row.seq, row.hash)
+
+
+def entry_of(row: Row) -> AuditEntry:
+    """A row as a value. Facts that somebody has made unreadable come as the text they are."""
+    return AuditEntry(
+        seq=row["seq"],
+        at=row["at"],
+        kind=row["kind"],
+        actor=row["actor"],
+        facts=_facts(row["body"]),
+        conversation=row["conversation"],
+        turn_id=row["turn_id"],
+        subject=row["subject"],
+        previous=row["previous"],
+        hash=row["hash"],
+    )
+
+
+def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[str, Any]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    values: dict[str, Any] = {}
+    for given, condition, value in (
+        (bool(query.subject), _of_one, {"subject": query.subject}),
+        (bool(query.person), _theirs, {"person": query.person}),
+        (bool(query.kinds), _kinds, {"kinds": list(query.kinds)}),
+        (query.since is not None, _since, {"since": query.since}),
+        (query.until is not None, _until, {"until": query.until}),
+        (query.horizon is not None, _within, _horizon(query.horizon)),
+    ):
+        if given:
+            conditions.append(condition)
+            values.update(value)
+    return conditions, values
+
+
+def _horizon(horizon: Horizon | None) -> dict[str, Any]:
+    if horizon is None:
+        return {}
+    return {**reach("home", f"{horizon.home}:"), "known": sorted(horizon.subjects)}
+
+
+def _facts(body: Any) -> Mapping[str, object]:
+    try:
+        facts: dict[str, object] = dict(json.loads(body))
+    except (TypeError, ValueError):
+        return {"unreadable": str(body)}
+    facts.pop("subject", None)
+    return facts

@@ -1,0 +1,160 @@
+"""What the audit says of calls: that a signature was asked for, that a policy forbade it, that somebody tried to sign
+who may not, and how it ran.
+
+Called by the transactions in which these things happen. A call is named by its server and tool, its arguments by their
+fingerprint alone: the same one that a signature is bound to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.tools import digest
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.storage import audit
+from bot.storage.bodies import read_call, read_grant
+from bot.storage.records import UNREADABLE
+from bot.storage.tables import approvals, steps, turns
+
+_this_approval = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+_ran = (
+    sa.select(
+        turns.c.conversation,
+        turns.c.author_id,
+        # As text: one body that cannot be read must not keep its turn from ending.
+        sa.cast(steps.c.body, sa.Text).label("body"),
+        sa.cast(approvals.c.revised, sa.Text).label("revised"),
+        approvals.c.id.label("approval"),
+        steps.c.status,
+        steps.c.started_at,
+        steps.c.ended_at,
+    )
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, _this_approval)
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"))
+)
+_asked_for = (
+    sa.select(approvals.c.turn_id, approvals.c.n, approvals.c.fingerprint, sa.cast(steps.c.body, sa.Text).label("body"))
+    .join(steps, _this_approval)
+    .where(approvals.c.id == bindparam("a"))
+)
+
+
+def record_new(connection: sa.Connection, turn_id: str, asker: Author, new: Sequence[ToolStep]) -> None:
+    """Calls that were asked for just now, as far as they wait for a signature or a policy forbids them. Of others
+    nothing is said before they run.
+    """
+    for step in new:
+        if step.approval is not None:
+            audit.record(
+                connection,
+                "asked",
+                step.approval.requested_for.principal,
+                turn_id=turn_id,
+                subject=step.tool.server_id if step.tool else "",
+                step=step.n,
+                approval=step.approval.id,
+                **_called(step.tool),
+                **_ruled(step),
+                fingerprint=step.approval.fingerprint,
+            )
+        elif step.status is StepStatus.DENIED:
+            audit.record_once(
+                connection,
+                "forbidden",
+                asker.principal,
+                turn_id=turn_id,
+                subject=step.tool.server_id if step.tool else "",
+                step=step.n,
+                **_called(step.tool),
+                **_ruled(step),
+                fingerprint=_fingerprint(step.tool, step.call.arguments),
+            )
+
+
+def record_ran(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
+    """How a call has ended: it was sent and answered, or nobody knows the answer, or it was not sent after all.
+    `seconds` is how long it was under way; where it is not given, what the rows say. The actor is whoever asked.
+    """
+    row = connection.execute(_ran, {"t": turn_id, "i": n}).one()
+    asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "")
+    if seconds is None and row.started_at is not None and row.ended_at is not None:
+        seconds = row.ended_at - row.started_at
+    tool, facts = _stored(row)
+    audit.record(
+        connection,
+        "not run" if seconds is None and row.started_at is None else "ran",
+        asker.principal,
+        turn_id=turn_id,
+        conversation=row.conversation,
+        subject=tool.server_id if tool else "",
+        step=n,
+        status=row.status,
+        seconds=None if seconds is None else round(seconds, 3),
+        approval=row.approval,
+        **_called(tool),
+        **facts,
+    )
+
+
+def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
+    """Somebody has tried to decide who may not. Once for each person, approval and reason, however often they try."""
+    row = connection.execute(_asked_for, {"a": approval_id}).first()
+    if row is None:
+        return
+    tool, _ = _stored(row)
+    audit.record_once(
+        connection,
+        "refused",
+        by.principal,
+        turn_id=row.turn_id,
+        subject=tool.server_id if tool else "",
+        step=row.n,
+        approval=approval_id,
+        **_called(tool),
+        reason=reason,
+        fingerprint=row.fingerprint,
+    )
+
+
+def server_of(connection: sa.Connection, approval_id: str) -> str:
+    """The id of the server that an approval is about, empty if that is not known."""
+    row = connection.execute(_asked_for, {"a": approval_id}).first()
+    tool = None if row is None else _stored(row)[0]
+    return tool.server_id if tool else ""
+
+
+def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
+    """The tool of a step as it is kept, and the fingerprint of what would be sent; nothing if it cannot be read."""
+    try:
+        body = json.loads(row.body)
+        call, tool, _ = read_call(body)
+        revised = json.loads(row.revised) if getattr(row, "revised", None) else None
+        facts = {"fingerprint": _fingerprint(tool, call.arguments if revised is None else revised)}
+        if (grant := read_grant(body)) is not None:
+            facts |= {"grant": grant.id, "granted_by": grant.by}
+    except UNREADABLE:
+        return None, {}
+    return tool, facts
+
+
+def _called(tool: ToolRef | None) -> dict[str, str]:
+    return {"server": tool.server, "tool": tool.name} if tool else {}
+
+
+def _ruled(step: ToolStep) -> dict[str, str]:
+    """By which rule, in the rule's own name."""
+    return {"rule": step.ruling.rule} if step.ruling is not None and step.ruling.rule else {}
+
+
+def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
+    """What `bot.domain.approvals.fingerprint` makes of the tool itself."""
+    if tool is None:
+        return ""
+    return digest([tool.server, tool.server_id, tool.name, tool.definition, arguments])

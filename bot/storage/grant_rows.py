@@ -1,0 +1,224 @@
+"""Transactions on grants: what is in force, what is given, used and revoked.
+
+Whether a grant is in force is asked of the database's clock; what it covers, of `bot.domain.grants`. The order of locks
+is always turn, steps, grants, and the audit last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import Grant, GrantUse, Wanted, covers
+from bot.domain.turns import StepStatus, ToolStep
+from bot.storage import audit
+from bot.storage.bodies import read_question
+from bot.storage.clock import now
+from bot.storage.inserting import Insert
+from bot.storage.reaching import begins, reach
+from bot.storage.tables import grants, steps, turns
+
+_in_force = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
+# Locked, so that none is revoked between being found and being used. In one order, so that nobody waits in a circle.
+_of_tool = (
+    sa.select(grants)
+    .where(grants.c.server == bindparam("server"), grants.c.tool == bindparam("tool"), _in_force)
+    .order_by(grants.c.created_at, grants.c.id)
+    .with_for_update()
+)
+_of_home = (
+    sa.select(grants)
+    .where(sa.or_(grants.c.conversation == bindparam("home"), begins(grants.c.conversation, "reach")), _in_force)
+    .order_by(grants.c.created_at.desc(), grants.c.id)
+)
+_lasts = bindparam("lasts", type_=sa.Double)
+_give = Insert(
+    lambda insert: (
+        insert(grants)
+        .values(
+            **{
+                name: bindparam(name)
+                for name in (
+                    "id", "scope", "server", "server_name", "tool", "definition", "conversation", "person",
+                    "granted_by", "granted_name", "approval_id", "rule", "terms", "fingerprint", "destructive",
+                    "idle_seconds",
+                )
+            },
+            created_at=now(),
+            expires_at=now() + _lasts,
+        )
+        .on_conflict_do_nothing()
+        .returning(grants.c.id)
+    )
+)  # fmt: skip
+_use = (
+    grants.update()
+    .where(grants.c.id == bindparam("i"))
+    .values(
+        used_at=now(),
+        expires_at=sa.case(
+            (grants.c.idle_seconds.is_not(None), now() + grants.c.idle_seconds), else_=grants.c.expires_at
+        ),
+    )
+)
+_revoke = (
+    grants.update()
+    .where(grants.c.id == bindparam("i"), _in_force)
+    .values(revoked_at=now(), revoked_by=bindparam("who"))
+    .returning(grants.c.server, grants.c.server_name, grants.c.tool, grants.c.conversation, grants.c.person)
+)
+_revoke_of_server = (
+    grants.update()
+    .where(grants.c.server == bindparam("s"), grants.c.revoked_at.is_(None))
+    .values(revoked_at=now(), revoked_by=bindparam("who"))
+)
+_forget = grants.delete().where(grants.c.conversation == bindparam("k"))
+_forget_ended = grants.delete().where(
+    sa.or_(grants.c.revoked_at < now() - bindparam("seconds"), grants.c.expires_at < now() - bindparam("seconds"))
+)
+_turn = sa.select(turns.c.conversation, turns.c.question).where(turns.c.id == bindparam("t"))
+_there = sa.select(steps.c.n).where(steps.c.turn_id == bindparam("t"), steps.c.n.in_(bindparam("ns", expanding=True)))
+
+
+def wanted_of(step: ToolStep, conversation: ConversationKey) -> Wanted | None:
+    """What a grant would have to cover; None of a call that waits for nobody, or that an earlier release has kept."""
+    tool, approval = step.tool, step.approval
+    if step.status is not StepStatus.AWAITING or tool is None or approval is None or not tool.server_id:
+        return None
+    return Wanted(
+        server=tool.server_id,
+        tool=tool.name,
+        definition=tool.definition,
+        fingerprint=approval.fingerprint,
+        conversation=conversation,
+        asker=approval.requested_for.principal,
+        destructive=tool.destructive,
+        rule=step.ruling.rule if step.ruling is not None else "",
+        terms=approval.terms,
+    )
+
+
+def use(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> Sequence[ToolStep]:
+    """The calls as they are to be kept: those that a grant covers are ready, and say which.
+
+    A call that is run once more because nobody knows how it ended takes a fresh signature, whatever was granted.
+    """
+    if not any(step.status is StepStatus.AWAITING for step in calls):
+        return calls
+    turn = connection.execute(_turn, {"t": turn_id}).one()
+    if read_question(turn.question).again:
+        return calls
+    there = set(connection.execute(_there, {"t": turn_id, "ns": [step.n for step in calls]}).scalars())
+    conversation = ConversationKey.parse(turn.conversation)
+    # What is there already was put there by this very transaction, whose answer was lost: nothing is used twice, and
+    # what runs on a grant that was revoked since is not asked for as well.
+    return [
+        dataclasses.replace(step, approval=None) if step.n in there else _covered(connection, step, conversation)
+        for step in calls
+    ]
+
+
+def give(connection: sa.Connection, grant: Grant) -> bool:
+    """Keep a new grant. False if it is kept already."""
+    row = {
+        "id": grant.id,
+        "scope": grant.scope,
+        "server": grant.server,
+        "server_name": grant.server_name,
+        "tool": grant.tool,
+        "definition": grant.definition,
+        "conversation": grant.place,
+        "person": grant.person,
+        "granted_by": grant.granted_by,
+        "granted_name": grant.granted_name,
+        "approval_id": grant.approval_id,
+        "rule": grant.rule,
+        "terms": grant.terms,
+        "fingerprint": grant.fingerprint,
+        "destructive": grant.destructive,
+        "idle_seconds": grant.lasts if grant.idle else None,
+        "lasts": grant.lasts,
+    }
+    return connection.execute(_give.on(connection), row).first() is not None
+
+
+def revoke(connection: sa.Connection, grant_id: str, by: Author) -> bool:
+    """End a grant that is in force. False if it is not."""
+    row = connection.execute(_revoke, {"i": grant_id, "who": by.principal}).first()
+    if row is None:
+        return False
+    audit.record(
+        connection,
+        "revoked grant",
+        by.principal,
+        conversation=row.conversation,
+        subject=row.server,
+        grant=grant_id,
+        server=row.server_name,
+        tool=row.tool,
+        person=row.person,
+    )
+    return True
+
+
+def read_of_home(connection: sa.Connection, home: str) -> Sequence[Grant]:
+    """The grants in force in a workspace and its conversations, the latest first."""
+    return [_grant(row) for row in connection.execute(_of_home, {"home": home, **reach("reach", f"{home}:")})]
+
+
+def end_of_server(connection: sa.Connection, server_id: str, by: Author) -> None:
+    """A server is removed: nothing that was granted of it is in force any more."""
+    connection.execute(_revoke_of_server, {"s": server_id, "who": by.principal})
+
+
+def forget_conversation(connection: sa.Connection, key: str) -> None:
+    """A conversation is deleted, and with it what was granted in it."""
+    connection.execute(_forget, {"k": key})
+
+
+def forget_ended(connection: sa.Connection, seconds: float) -> None:
+    """Delete grants that ended longer ago than that: the audit remembers them."""
+    connection.execute(_forget_ended, {"seconds": seconds})
+
+
+def _covered(connection: sa.Connection, step: ToolStep, conversation: ConversationKey) -> ToolStep:
+    wanted = wanted_of(step, conversation)
+    if wanted is None:
+        return step
+    found = connection.execute(_of_tool, {"server": wanted.server, "tool": wanted.tool}).all()
+    grant = next((each for each in map(_grant, found) if covers(each, wanted)), None)
+    if grant is None:
+        return step
+    connection.execute(_use, {"i": grant.id})
+    used = GrantUse(grant.id, grant.granted_by, grant.granted_name, wanted.fingerprint, grant.rule, grant.terms)
+    return dataclasses.replace(step, status=StepStatus.READY, approval=None, grant=used)
+
+
+def _grant(row: Any) -> Grant:
+    return Grant(
+        id=row.id,
+        scope=row.scope,
+        server=row.server,
+        server_name=row.server_name,
+        tool=row.tool,
+        definition=row.definition,
+        place=row.conversation,
+        person=row.person,
+        granted_by=row.granted_by,
+        granted_name=row.granted_name,
+        approval_id=row.approval_id,
+        rule=row.rule,
+        terms=row.terms,
+        fingerprint=row.fingerprint,
+        destructive=row.destructive,
+        lasts=row.idle_seconds,
+        idle=row.idle_seconds is not None,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        used_at=row.used_at,
+    )

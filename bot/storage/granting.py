@@ -1,0 +1,55 @@
+"""Signing with a grant, in one transaction: the decision, the grant, and what of the turn waited for the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import sqlalchemy as sa
+
+from bot.domain.approvals import ALONE, Decision, Settled, Settlement, Signing, Verdict
+from bot.domain.grants import Grant, covers
+from bot.storage import audit, front_door, grant_rows
+from bot.storage.records import read_approval, read_record
+
+
+def decide_and_grant(
+    connection: sa.Connection, decision: Decision, grant: Grant, key: str, signing: Signing = ALONE
+) -> Settlement:
+    """Approve a call and keep a grant with it; other calls of the turn that it covers are approved with it. Nothing is
+    granted by a decision that is not the one that counts. `key` is this decision's own.
+    """
+    settlement = front_door.decide(connection, decision, key, signing)
+    if settlement != Settled(Verdict.APPROVE) or not grant_rows.give(connection, grant):
+        return settlement
+    found = read_approval(connection, decision.approval_id)
+    assert found is not None
+    turn, _ = found
+    followed = []
+    for step in read_record(connection, turn.id).awaiting:
+        wanted = grant_rows.wanted_of(step, turn.conversation)
+        if wanted is None or step.approval is None or turn.question.again or not covers(grant, wanted):
+            continue
+        if step.approval.terms.four_eyes and decision.by.principal in step.approval.editors:
+            continue
+        same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
+        if isinstance(front_door.decide(connection, same, f"{key}:{step.n}", signing), Settled):
+            followed.append(step.approval.id)
+    audit.record(
+        connection,
+        "granted",
+        decision.by.principal,
+        turn_id=turn.id,
+        subject=grant.server,
+        grant=grant.id,
+        approval=grant.approval_id,
+        scope=grant.scope,
+        server=grant.server_name,
+        tool=grant.tool,
+        place=grant.place,
+        person=grant.person or "everyone",
+        fingerprint=grant.fingerprint,
+        destructive=grant.destructive,
+        seconds=grant.lasts,
+        followed=followed,
+    )
+    return settlement

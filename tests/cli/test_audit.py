@@ -1,0 +1,252 @@
+"""`countersign audit` and the doctor's line, on both databases, after somebody with their passwords was there."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import io
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from bot.storage import audit
+from bot.storage.audit_chain import row_hash
+from bot.storage.opening import open_database
+from tests.cli.invoked import Countersign, Ended
+from tests.migrated import migrated
+
+ROWS = 1100
+"""More than two pieces, so that what a piece ends with is in the middle."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A database with an audit in it; `run` and `attack` are done to it from outside."""
+
+    url: str
+    countersign: Countersign
+
+    def run(self, *words: str) -> Ended:
+        return self.countersign("audit", *words, DATABASE_URL=self.url)
+
+    @property
+    def head(self) -> str:
+        ended = self.run("head")
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out.strip()
+
+    def attack(self, *statements: str) -> None:
+        """Do what somebody can do who has the database's password: the triggers do not stop that person."""
+        with self._by_hand() as connection:
+            sqlite = isinstance(connection, sqlite3.Connection)
+            names = ("audit_is_never_changed", "audit_is_never_deleted") if sqlite else ("audit_is_append_only",)
+            for name in names:
+                connection.execute(f"drop trigger {name}" if sqlite else f"drop trigger {name} on audit")
+            for statement in statements:
+                connection.execute(statement)
+
+    def rewrite(self, seq: int, actor: str, upto: int) -> None:
+        """Change a row and make its hash anew, and those of the rows behind it up to one of them."""
+        with self._by_hand() as connection:
+            names = "seq, at, kind, conversation, turn_id, actor, body, previous"
+            rows = connection.execute(f"select {names} from audit where seq between {seq} and {upto} order by seq")
+            made, previous = [], ""
+            for found in rows.fetchall():
+                row = dict(zip(names.split(", "), found, strict=True))
+                row["actor"] = actor if row["seq"] == seq else row["actor"]
+                row["previous"] = previous or row["previous"]
+                previous = row_hash(row)
+                made.append((row["actor"], row["previous"], previous, row["seq"]))
+        self.attack(*(f"update audit set actor='{a}', previous='{b}', hash='{c}' where seq={n}" for a, b, c, n in made))
+
+    @contextmanager
+    def _by_hand(self) -> Iterator[Any]:
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+                yield connection
+        else:
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                yield connection
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> Kept:
+    if request.param == "sqlite":
+        path = tmp_path / "a.db"
+        asyncio.run(migrated(path))
+        return Kept(f"sqlite:///{path}", countersign)
+    return Kept(request.getfixturevalue("postgres").fresh(), countersign)
+
+
+@pytest.fixture
+def long(kept: Kept) -> Kept:
+    """An audit of many rows."""
+    asyncio.run(_written(kept.url, ROWS))
+    return kept
+
+
+async def _written(url: str, count: int) -> None:
+    def write(connection: sa.Connection) -> None:
+        for n in range(count):
+            audit.record(
+                connection, "changed server", "slack:U1", subject="s-1", conversation="slack:T1:C1:1", n=n, at=0.1 + n
+            )
+
+    database = open_database(url)
+    try:
+        await database.run(write)
+    finally:
+        await database.close()
+
+
+def test_an_audit_that_nobody_has_touched_is_whole_and_its_head_is_known(long: Kept) -> None:
+    head = long.head
+    assert head.startswith(f"{ROWS}:")
+    for words in ((), ("--head", head)):
+        ended = long.run("verify", *words)
+        assert (ended.code, ended.out, ended.err) == (
+            0,
+            f"{ROWS} rows, all of them whole. The last one is {head}\n",
+            "",
+        )
+
+
+def test_an_audit_without_rows_is_whole(kept: Kept) -> None:
+    assert kept.head == f"0:{'0' * 64}"
+    assert kept.run("verify", "--head", kept.head).code == 0
+    assert kept.run("export").out == ""
+
+
+COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subject"
+
+
+@pytest.mark.parametrize(
+    ("statement", "row", "why"),
+    [
+        ("update audit set actor = 'slack:U2' where seq = 501", 501, "row 501 was changed"),
+        ("update audit set body = 'what' where seq = 700", 700, "row 700 was changed"),
+        ("update audit set at = at + 1 where seq = 1", 1, "row 1 was changed"),
+        ("update audit set subject = '' where seq = 500", 500, "row 500 was changed"),
+        ("update audit set hash = previous where seq = 1100", 1100, "row 1100 was changed"),
+        ("delete from audit where seq = 1", 1, "row 1 is missing: the next one is row 2"),
+        ("delete from audit where seq between 499 and 502", 499, "row 499 is missing: the next one is row 503"),
+        (f"insert into audit ({COPY}) select 0, {COPY[5:]} from audit where seq = 7", 0, "row 0 was put in"),
+        (f"insert into audit ({COPY}) select 1101, {COPY[5:]} from audit where seq = 7", 1101, "row 1101 was changed"),
+    ],
+)
+def test_what_was_changed_taken_out_or_put_in_is_found_and_the_row_is_named(
+    long: Kept, statement: str, row: int, why: str
+) -> None:
+    long.attack(statement)
+    ended = long.run("verify")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.complaint.startswith(f"The audit does not fit from row {row} on: {why}")
+    assert "Fix: " in ended.complaint
+
+
+def test_a_row_whose_hash_was_made_anew_is_not_followed_by_the_next(long: Kept) -> None:
+    long.rewrite(600, "slack:U2", upto=600)
+    assert long.run("verify").complaint.startswith("The audit does not fit from row 601 on: row 601 does not follow")
+
+
+def test_rows_cut_off_at_the_end_show_by_a_head_that_is_known_and_only_by_it(long: Kept) -> None:
+    head = long.head
+    long.attack("delete from audit where seq > 1000")
+    assert long.run("verify").code == 0
+    ended = long.run("verify", "--head", head)
+    assert ended.code == 1
+    assert "row 1001 is missing: row 1100 was known, and 1000 is the last" in ended.complaint
+
+
+def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known_and_only_by_it(long: Kept) -> None:
+    head = long.head
+    long.rewrite(1090, "slack:U2", upto=ROWS)
+    asyncio.run(_written(long.url, 3))
+    assert long.run("verify").code == 0
+    ended = long.run("verify", "--head", head)
+    assert ended.code == 1
+    assert "row 1100 is another than the one that was known" in ended.complaint
+
+
+def test_json_lines_hold_all_rows_and_whatever_their_hashes_are_made_of(long: Kept) -> None:
+    ended = long.run("export")
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert (ended.code, [row["seq"] for row in rows]) == (0, list(range(1, ROWS + 1)))
+    previous = "0" * 64
+    for row in rows:
+        body = json.dumps(row["facts"], sort_keys=True)
+        told = [row["seq"], repr(row["at"]), row["kind"], row["conversation"], row["turn_id"], row["actor"], body]
+        assert hashlib.sha256(json.dumps([*told, previous]).encode()).hexdigest() == row["hash"]
+        previous = row["hash"]
+    assert long.head == f"{ROWS}:{previous}"
+
+
+def test_an_export_is_narrowed_by_time(kept: Kept) -> None:
+    asyncio.run(_written(kept.url, 4))
+    assert len(kept.run("export", "--since", "1h").out.splitlines()) == 4
+    assert kept.run("export", "--until", "1h").out == ""
+    assert kept.run("export", "--since", "2999-01-01").out == ""
+    assert len(kept.run("export", "--until", "2999-01-01T00:00").out.splitlines()) == 4
+
+
+def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
+    evil = ('=HYPERLINK("http://evil.example","x")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1")  # noqa: RUF001
+
+    async def write() -> None:
+        database = open_database(kept.url)
+        for name in evil:
+            await database.run(lambda connection, name=name: audit.record(connection, "x", name, n=name))  # type: ignore[misc]
+        await database.close()
+
+    asyncio.run(write())
+    ended = kept.run("export", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(ended.out, newline="")))
+    assert [row["actor"] for row in rows] == [f"'{name}" for name in evil]
+    assert not any(cell.startswith(tuple("=+-@\t\r＝")) for row in rows for cell in row.values())  # noqa: RUF001
+    assert [json.loads(row["facts"])["n"] for row in rows] == list(evil)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("export", "--since", "yesterday"), "--since is 'yesterday'"),
+        (("export", "--until", "2026-13-01"), "--until is '2026-13-01'"),
+        (("verify", "--head", "abc"), "--head is 'abc'"),
+        (("export", "--format", "xml"), "xml"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_mistake_of_usage(kept: Kept, words: tuple[str, ...], what: str) -> None:
+    ended = kept.run(*words)
+    assert ended.code == 2
+    assert what in ended.complaint
+
+
+@pytest.mark.parametrize("verb", ["head", "verify", "export"])
+def test_where_there_is_no_database_none_is_made(countersign: Countersign, tmp_path: Path, verb: str) -> None:
+    ended = countersign("audit", verb, DATABASE_URL=f"sqlite:///{tmp_path}/none.db")
+    assert ended.code == 1
+    assert ended.complaint.startswith("There is no database yet")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_the_doctor_says_whether_the_audit_is_whole(long: Kept) -> None:
+    def line() -> dict[str, Any]:
+        ended = long.countersign("doctor", "--json", DATABASE_URL=long.url, MCP_ENABLED="false")
+        (found,) = [told for each in ended.out.splitlines() if (told := json.loads(each))["subject"] == "audit"]
+        return {**found, "code": ended.code}
+
+    well = line()
+    assert (well["finding"], well["detail"]) == ("ok", f"{ROWS} rows, each follows the one before.")
+    long.attack("update audit set kind = 'nothing' where seq = 3")
+    broken = line()
+    assert (broken["finding"], broken["code"]) == ("failed", 1)
+    assert broken["detail"] == "The audit does not fit from row 3 on: row 3 was changed."

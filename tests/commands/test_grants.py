@@ -1,0 +1,88 @@
+"""`/mcp grants`: who sees what, and who may end it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.conversations import Author, Member
+from tests.commands.grants import a_grant
+from tests.commands.servers import ADMIN, GUEST, Office
+from tests.commands.stores import NOW
+
+SAM = Member(Author("test", "sam", "Sam"))
+
+
+def held(*grants: object) -> Office:
+    office = Office()
+    office.grants.kept.extend(grants or (a_grant(),))  # type: ignore[arg-type]
+    return office
+
+
+async def test_a_list_says_what_runs_where_for_whom_by_whom_and_until_when() -> None:
+    house = held(
+        a_grant(),
+        a_grant("b" * 12, scope="arguments"),
+        a_grant("c" * 12, place="test:w", scope="hours", idle=False, expires_at=NOW + 7200),
+        a_grant("d" * 12, place="test:w", scope="always", person="", idle=False, expires_at=None, destructive=True),
+    )
+    reply = await house.ask("mcp grants")
+    assert reply.table is not None
+    tool, by = "jira.create_issue", "ana, 5 min ago"
+    assert reply.table.rows == (
+        ("0123456789ab", tool, "all calls in the thread", "hall:1", "test:ben", by, "in 55 min, unless it is used"),
+        ("b" * 12, tool, "this very call in the thread", "hall:1", "test:ben", by, "in 55 min, unless it is used"),
+        ("c" * 12, tool, "all calls, for some hours", "this workspace", "test:ben", by, "in 2 h"),
+        (
+            "d" * 12,
+            tool,
+            "all calls, destructive ones too",
+            "this workspace",
+            "everyone",
+            by,
+            "when somebody revokes it",
+        ),
+    )
+    assert [action.words for action in reply.actions][:1] == [("mcp", "grants", "revoke", "0123456789ab")]
+
+
+@pytest.mark.parametrize(
+    ("member", "seen"),
+    [
+        (ADMIN, {"a" * 12, "b" * 12}),
+        (GUEST, {"a" * 12}),
+        (SAM, {"b" * 12}),
+        (Member(Author("elsewhere", "ben", "Ben")), set()),
+    ],
+)
+async def test_everybody_sees_what_they_granted_and_what_was_granted_to_them_and_admins_see_all(
+    member: Member, seen: set[str]
+) -> None:
+    house = held(a_grant("a" * 12, person="test:ben", by="test:ana"), a_grant("b" * 12, person="", by="test:sam"))
+    reply = await house.ask("mcp grants list", member)
+    assert {row[0] for row in (reply.table.rows if reply.table else ())} == seen
+    assert not reply.failed
+
+
+async def test_what_somebody_cannot_see_they_cannot_revoke() -> None:
+    office = held(a_grant("a" * 12, person="test:ben", by="test:ana"))
+    reply = await office.ask(f"mcp grants revoke {'a' * 12}", SAM)
+    assert reply.failed
+    assert reply.text == "There is no such grant that still holds. `/mcp grants list` lists them."
+    assert office.grants.kept
+    assert not (await office.ask(f"mcp grants revoke {'A' * 12}", GUEST)).failed
+    assert not office.grants.kept
+
+
+async def test_grants_of_another_workspace_do_not_exist_here() -> None:
+    office = held(a_grant(place="test:elsewhere"))
+    assert (await office.ask("mcp grants")).table is None
+    assert (await office.ask("mcp grants revoke 0123456789ab")).failed
+
+
+async def test_long_lists_come_in_pages() -> None:
+    office = held(*(a_grant(f"{n:012x}") for n in range(23)))
+    reply = await office.ask("mcp grants list --page 3")
+    assert reply.table is not None
+    assert len(reply.table.rows) == 3
+    assert reply.page is not None
+    assert (reply.page.number, reply.page.of) == (3, 3)

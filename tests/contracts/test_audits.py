@@ -1,0 +1,320 @@
+"""What the audit holds of calls, how it is searched, and how it is read from end to end, on each database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.approvals import Approval, Decision, Revision, Verdict, fingerprint
+from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, Horizon, Misfit, Whole
+from bot.domain.completions import StopReason
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.tools import Tool
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.storage import audit
+from bot.storage.archive import SqlArchive
+from bot.storage.audit_trail import SqlAuditTrail
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import ANA, BEN, HALL
+from tests.ledgers import Ledger, running, sqlite_ledger
+
+SAM = Author("test", "sam", "Sam")
+TOOL = Tool("s__write", "s", "write", server_id="id-of-s")
+REF = ToolRef("s", "write", definition=TOOL.definition, server_id="id-of-s")
+SECRET = "what nobody else should read"
+ARGUMENTS = {"text": SECRET}
+PRINT = fingerprint(TOOL, ARGUMENTS)
+ELSEWHERE = ConversationKey("test", "v", "hall", "1")
+
+
+def called(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
+    asked = Approval(card, 1, PRINT, ANA, None) if card else None
+    denied = ToolResult(f"c{n}", (TextPart("no"),), is_error=True) if status is StepStatus.DENIED else None
+    return ToolStep(n, ToolCall(f"c{n}", "s__write", ARGUMENTS), REF, status, repeatable, result=denied, approval=asked)
+
+
+def wants(*steps: ToolStep) -> ModelStep:
+    return ModelStep(1, assistant(SECRET, *(step.call for step in steps)), StopReason.TOOLS)
+
+
+def result(n: int) -> ToolResult:
+    return ToolResult(f"c{n}", (TextPart(SECRET),))
+
+
+async def entries(ledger: Ledger, query: AuditQuery | None = None) -> Sequence[AuditEntry]:
+    """Oldest first."""
+    page, count = await SqlArchive(ledger.database).audit(query or AuditQuery(), 1000, 0)
+    assert count == len(page)
+    return list(reversed(page))
+
+
+async def kinds(ledger: Ledger, query: AuditQuery | None = None) -> list[tuple[str, str]]:
+    return [(entry.kind, entry.actor) for entry in await entries(ledger, query)]
+
+
+async def asked(ledger: Ledger, conversation: ConversationKey = HALL, card: str = "card-1") -> str:
+    """A turn that waits for a signature; its id."""
+    claim = await running(ledger, f"hi {card}", conversation)
+    step = called(2, StepStatus.AWAITING, card)
+    await ledger.log.append(claim, wants(step), [step])
+    return claim.turn_id
+
+
+# ---------------------------------------------------------------------- what it holds
+
+
+async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.AWAITING, "card-1")
+    await ledger.log.append(claim, wants(step), [step])
+    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    await ledger.log.begin(claim, 2)
+    ledger.time += 1.5
+    await ledger.log.end(claim, 2, StepStatus.DONE, result(2))
+    assert await kinds(ledger) == [("asked", "test:ana"), ("decided", "test:ben"), ("ran", "test:ana")]
+    found = await entries(ledger)
+    assert [entry.facts["fingerprint"] for entry in found] == [PRINT] * 3
+    assert {(entry.facts["approval"], entry.facts["step"]) for entry in found} == {("card-1", 2)}
+    assert {(entry.subject, entry.turn_id, entry.conversation) for entry in found} == {
+        ("id-of-s", claim.turn_id, str(HALL))
+    }
+    ran = found[-1].facts
+    assert (ran["server"], ran["tool"], ran["status"], ran["seconds"]) == ("s", "write", "done", 1.5)
+
+
+async def test_a_call_that_needed_no_signature_is_there_with_how_long_it_took(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.READY, repeatable=True)
+    await ledger.log.append(claim, wants(step), [step])
+    await ledger.log.end(claim, 2, StepStatus.FAILED, result(2), 0.25)
+    (ran,) = await entries(ledger)
+    assert (ran.kind, ran.actor, ran.facts["status"], ran.facts["seconds"]) == ("ran", "test:ana", "failed", 0.25)
+    assert ran.facts["fingerprint"] == PRINT
+
+
+async def test_a_call_that_was_not_sent_after_all_did_not_run(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.READY)
+    await ledger.log.append(claim, wants(step), [step])
+    await ledger.log.end(claim, 2, StepStatus.FAILED, result(2))
+    assert await kinds(ledger) == [("not run", "test:ana")]
+
+
+async def test_a_revised_call_runs_under_the_fingerprint_of_its_new_arguments(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.AWAITING, "card-1")
+    await ledger.log.append(claim, wants(step), [step])
+    other = fingerprint(TOOL, {"text": "less"})
+    await ledger.log.revise(Revision("card-1", 1, {"text": "less"}, other, BEN))
+    await ledger.log.decide(Decision("card-1", 2, Verdict.APPROVE, ANA))
+    await ledger.log.begin(claim, 2)
+    await ledger.log.end(claim, 2, StepStatus.DONE, result(2))
+    prints = [entry.facts["fingerprint"] for entry in await entries(ledger)]
+    assert prints == [PRINT, other, other, other]
+
+
+async def test_a_call_that_a_policy_forbids_is_there_once(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.DENIED)
+    for _ in range(2):
+        await ledger.log.append(claim, wants(step), [step])
+    (row,) = await entries(ledger)
+    assert (row.kind, row.actor, row.facts["fingerprint"]) == ("forbidden", "test:ana", PRINT)
+
+
+async def test_a_call_that_nobody_knows_the_end_of_is_there_by_name(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.READY)
+    await ledger.log.append(claim, wants(step), [step])
+    await ledger.log.begin(claim, 2)
+    log = await ledger.restart()
+    (again,) = await log.claim(8)
+    await log.resume(again)
+    (row,) = await entries(ledger)
+    assert (row.kind, row.actor, row.facts["status"], row.facts["tool"]) == ("ran", "test:ana", "unknown", "write")
+
+
+async def test_a_step_that_cannot_be_read_does_not_keep_its_turn_from_ending(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    step = called(2, StepStatus.READY)
+    await ledger.log.append(claim, wants(step), [step])
+    await ledger.log.begin(claim, 2)
+    spoil = sa.text("update steps set body = '{\"v\": 9}' where n = 2")
+    await ledger.database.run(lambda connection: connection.execute(spoil))
+    await ledger.log.fail(claim, "It cannot be read.")
+    assert await kinds(ledger) == [("ran", "test:ana")]
+
+
+async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> None:
+    claim = await running(ledger, SECRET)
+    steps = [called(2, StepStatus.AWAITING, "card-1"), called(3, StepStatus.READY), called(4, StepStatus.DENIED)]
+    await ledger.log.append(claim, wants(*steps), steps)
+    await ledger.log.refuse("card-1", SAM, "You may not sign this.")
+    await ledger.log.decide(Decision("card-1", 1, Verdict.DENY, BEN, SECRET))
+    await ledger.log.begin(claim, 3)
+    await ledger.log.end(claim, 3, StepStatus.DONE, result(3))
+    await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(5, assistant(SECRET))], "")
+    rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
+    assert len(rows) == 5
+    assert SECRET not in str(rows)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_often(ledger: Ledger) -> None:
+    turn_id = await asked(ledger)
+    for _ in range(300):
+        await ledger.log.refuse("card-1", SAM, "You may not sign this.")
+    await ledger.log.refuse("card-1", SAM, "Not your own.")
+    await ledger.log.refuse("card-1", BEN, "You may not sign this.")
+    found = await entries(ledger, AuditQuery(kinds=("refused",)))
+    assert [(entry.actor, entry.facts["reason"]) for entry in found] == [
+        ("test:sam", "You may not sign this."),
+        ("test:sam", "Not your own."),
+        ("test:ben", "You may not sign this."),
+    ]
+    assert {(entry.turn_id, entry.facts["approval"], entry.subject) for entry in found} == {
+        (turn_id, "card-1", "id-of-s")
+    }
+
+
+async def test_many_tries_at_once_in_many_processes_are_one_row(ledger: Ledger) -> None:
+    await asked(ledger)
+    logs = [SqlTurnLog(ledger.database) for _ in range(4)]
+    await asyncio.gather(*(log.refuse("card-1", SAM, "You may not.") for log in logs for _ in range(10)))
+    assert len(await entries(ledger, AuditQuery(kinds=("refused",)))) == 1
+
+
+async def test_tries_at_approvals_that_do_not_exist_leave_nothing(ledger: Ledger) -> None:
+    await ledger.log.refuse("made-up", SAM, "You may not sign this.")
+    assert await entries(ledger) == []
+
+
+# ---------------------------------------------------------------------- searching
+
+
+async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(ledger: Ledger) -> None:
+    await asked(ledger)
+    ledger.time += 100
+    await ledger.log.decide(Decision("card-1", 1, Verdict.APPROVE, BEN))
+    since = ledger.time
+    assert await kinds(ledger, AuditQuery(person="test:ana")) == [("asked", "test:ana")]
+    assert await kinds(ledger, AuditQuery(since=since)) == [("decided", "test:ben")]
+    assert await kinds(ledger, AuditQuery(until=since)) == [("asked", "test:ana")]
+    assert await kinds(ledger, AuditQuery(kinds=("decided", "refused"))) == [("decided", "test:ben")]
+    assert len(await entries(ledger, AuditQuery("id-of-s"))) == 2
+    assert await entries(ledger, AuditQuery("id-of-s", "test:ana", ("decided",))) == []
+
+
+async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(ledger: Ledger) -> None:
+    await asked(ledger)
+    await asked(ledger, ELSEWHERE, "card-2")
+
+    def administer(connection: sa.Connection) -> None:
+        for server in ("id-of-s", "theirs"):
+            audit.record(connection, "changed server", "test:ben", subject=server)
+
+    await ledger.database.run(administer)
+    here = Horizon(HALL.home, frozenset({"id-of-s"}))
+    found = await entries(ledger, AuditQuery(horizon=here))
+    assert [(entry.kind, entry.conversation, entry.subject) for entry in found] == [
+        ("asked", str(HALL), "id-of-s"),
+        ("changed server", "", "id-of-s"),
+    ]
+    assert len(await entries(ledger, AuditQuery("id-of-s", horizon=here))) == 2, "not of the other workspace"
+    assert await entries(ledger, AuditQuery(horizon=Horizon("test:nowhere"))) == []
+    assert len(await entries(ledger)) == 4
+
+
+async def test_names_no_database_can_store_are_looked_for_without_harm(ledger: Ledger) -> None:
+    assert await entries(ledger, AuditQuery("a\0b\ud83d", "c\0d\ud83d")) == []
+
+
+# ---------------------------------------------------------------------- from end to end
+
+
+async def many(ledger: Ledger, count: int) -> None:
+    def write(connection: sa.Connection) -> None:
+        for n in range(count):
+            audit.record(connection, "x", "test:ana", n=n)
+
+    await ledger.database.run(write)
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 14, 15])
+async def test_every_row_is_read_once_wherever_the_pieces_end(ledger: Ledger, count: int) -> None:
+    trail = SqlAuditTrail(ledger.database, piece=7)
+    await many(ledger, count)
+    assert [entry.seq async for entry in trail.entries(AuditQuery())] == list(range(1, count + 1))
+    assert await trail.verify() == Whole(await trail.head())
+    assert (await trail.head()).seq == count
+
+
+async def test_rows_that_are_added_while_others_are_read_are_read_too(ledger: Ledger) -> None:
+    trail = SqlAuditTrail(ledger.database, piece=2)
+    await many(ledger, 4)
+    seen = []
+    async for entry in trail.entries(AuditQuery()):
+        seen.append(entry.seq)
+        if len(seen) == 2:
+            await many(ledger, 2)
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("twice", [1, 3, 4, 5])
+async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(ledger: Ledger, twice: int) -> None:
+    await many(ledger, 6)
+
+    def double(connection: sa.Connection) -> None:
+        """The table is made anew without the key that forbids it."""
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("create table copy as select * from audit")
+            connection.exec_driver_sql("drop table audit")
+            connection.exec_driver_sql("alter table copy rename to audit")
+        else:
+            connection.exec_driver_sql("alter table audit drop constraint audit_pkey")
+        connection.exec_driver_sql(f"insert into audit select * from audit where seq = {twice}")
+
+    await ledger.database.run(double)
+    for piece in (1, 2, 3, 4, 100):
+        found = await SqlAuditTrail(ledger.database, piece).verify()
+        assert found == Misfit(twice, f"row {twice} was put in: it has no place there"), piece
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "seq = 'x'", "seq = 2.5", "at = 'noon'", "body = x'00'", "body = '[]'", "body = 7", "kind = x'ff'", "hash = 3"
+    ],
+)  # fmt: skip
+async def test_what_no_row_can_hold_is_a_misfit_and_no_error(tmp_path: Path, change: str) -> None:
+    """SQLite takes anything in any column."""
+    ledger = await sqlite_ledger(tmp_path)
+    await many(ledger, 3)
+
+    def force(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("drop trigger audit_is_never_changed")
+        connection.exec_driver_sql(f"update audit set {change} where seq = 2")
+
+    await ledger.database.run(force)
+    found = await SqlAuditTrail(ledger.database).verify()
+    await ledger.close()
+    assert isinstance(found, Misfit)
+    assert found.seq == 2
+
+
+async def test_a_head_that_is_remembered_is_found_again_among_later_rows(ledger: Ledger) -> None:
+    trail = SqlAuditTrail(ledger.database, piece=2)
+    await many(ledger, 3)
+    known = await trail.head()
+    assert AuditHead.parse(str(known)) == known
+    await many(ledger, 3)
+    assert isinstance(await trail.verify(known), Whole)
+    assert isinstance(await trail.verify(AuditHead(3, "f" * 64)), Misfit)
+    assert isinstance(await trail.verify(AuditHead(7, "f" * 64)), Misfit)

@@ -1,0 +1,207 @@
+"""Signatures on disk, over each database: counted once each, by the terms a call was asked on, whoever is how fast."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.approvals import (
+    AlreadySettled,
+    Approval,
+    Counted,
+    Decision,
+    OutOfDate,
+    Revision,
+    Settled,
+    Signing,
+    Verdict,
+)
+from bot.domain.completions import StopReason
+from bot.domain.conversations import Author
+from bot.domain.messages import ToolCall, assistant
+from bot.domain.terms import OnTimeout, Terms
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
+from bot.storage import audit
+from tests.fakes.parts import ANA, BEN, HALL, NEWEST
+from tests.ledgers import Ledger, PostgresLedger, running
+
+ZOE, KIM = Author("test", "zoe", "Zoe"), Author("test", "kim", "Kim")
+TERMS = Terms(
+    (frozenset({"test:ben", "test-group:ops"}), frozenset({"members"})),
+    four_eyes=True,
+    quorum=2,
+    expires=600.0,
+    on_timeout=OnTimeout.KEEP,
+    remind=True,
+)
+WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.TOOLS)
+
+
+async def waiting(ledger: Ledger, terms: Terms = TERMS, **more: object) -> Claim:
+    """A call that waits for a signature on these terms."""
+    claim = await running(ledger)
+    asked = Approval("card-1", 1, "print", ANA, 60.0, terms=terms, **more)  # type: ignore[arg-type]
+    call = ToolCall("c2", "s__write", {"a": 1})
+    step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.AWAITING, approval=asked)
+    await ledger.log.append(claim, WANTS, [step])
+    return claim
+
+
+def signed(by: Author, revision: int = 1, verdict: Verdict = Verdict.APPROVE) -> Decision:
+    return Decision("card-1", revision, verdict, by)
+
+
+async def call(ledger: Ledger) -> ToolStep:
+    found = await ledger.log.approval("card-1")
+    assert found is not None
+    return found[1]
+
+
+async def rows(ledger: Ledger, question: str) -> list[tuple[object, ...]]:
+    return await ledger.database.run(lambda connection: [tuple(row) for row in connection.execute(sa.text(question))])
+
+
+async def test_the_terms_a_call_was_asked_on_are_kept_with_it(ledger: Ledger) -> None:
+    await waiting(ledger, remind_in=30.0)
+    log = await ledger.restart()
+    found = await log.approval("card-1")
+    assert found is not None
+    approval = found[1].approval
+    assert approval is not None
+    assert (approval.terms, approval.remind_in, approval.signers, approval.editors) == (TERMS, 30.0, (), frozenset())
+
+
+async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledger: Ledger) -> None:
+    claim = await waiting(ledger, replace(TERMS, quorum=3))
+    assert await ledger.log.park(claim) is None
+    assert await ledger.log.decide(signed(BEN), Signing("test:ben")) == Counted(2)
+    await ledger.restart()
+    assert await ledger.log.decide(signed(BEN), Signing("test:ben")) == AlreadySettled(
+        "You have signed it already. It needs 2 more signatures."
+    )
+    assert await ledger.log.decide(signed(ZOE), Signing("test-group:ops")) == Counted(1)
+    assert await ledger.log.claim(1) == [], "it goes on waiting"
+    assert await ledger.log.decide(signed(KIM), Signing("members")) == Settled(Verdict.APPROVE)
+    (claim,) = await ledger.log.claim(1)
+    step = await call(ledger)
+    assert step.approval is not None
+    assert (step.status, step.approval.decided_by) == (StepStatus.READY, "Ben and Zoe and Kim")
+    question = "select person, verdict, evidence from decisions order by person"
+    assert await rows(ledger, question) == [
+        ("test:ben", "approve", "test:ben"),
+        ("test:kim", "approve", "members"),
+        ("test:zoe", "approve", "test-group:ops"),
+    ]
+    kinds = await rows(ledger, "select kind, actor from audit where kind in ('signed', 'decided') order by seq")
+    assert kinds == [("signed", "test:ben"), ("signed", "test:zoe"), ("decided", "test:kim")]
+    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+
+
+async def test_what_the_engine_asks_for_now_counts_where_it_is_more(ledger: Ledger) -> None:
+    await waiting(ledger, Terms())
+    assert await ledger.log.decide(signed(BEN), Signing("test:ben", quorum=2)) == Counted(1)
+    assert await ledger.log.decide(signed(ZOE), Signing("test:zoe", quorum=2)) == Settled(Verdict.APPROVE)
+
+
+async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(ledger: Ledger) -> None:
+    await waiting(ledger)
+    assert await ledger.log.decide(signed(BEN), Signing("test:ben", quorum=1)) == Counted(1)
+
+
+async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(ledger: Ledger) -> None:
+    await waiting(ledger, replace(TERMS, quorum=3))
+    assert await ledger.log.decide(signed(BEN)) == Counted(2)
+    assert await ledger.log.decide(signed(BEN, verdict=Verdict.DENY)) == Settled(Verdict.DENY)
+    assert isinstance(await ledger.log.decide(signed(ZOE)), AlreadySettled)
+    step = await call(ledger)
+    assert step.approval is not None
+    assert (step.status, step.approval.decided_by) == (StepStatus.DENIED, "Ben")
+    assert await rows(ledger, "select person, verdict from decisions") == [("test:ben", "deny")]
+
+
+async def test_a_signature_is_on_the_arguments_as_they_were(ledger: Ledger) -> None:
+    await waiting(ledger)
+    assert await ledger.log.decide(signed(BEN)) == Counted(1)
+    assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other print", KIM))
+    assert await ledger.log.revise(Revision("card-1", 2, {"a": 3}, "third print", ZOE))
+    step = await call(ledger)
+    assert step.approval is not None
+    assert (step.approval.signers, step.approval.editors) == ((), frozenset({"test:kim", "test:zoe"}))
+    assert await ledger.log.decide(signed(ANA, 1)) == OutOfDate()
+    assert await ledger.log.decide(signed(BEN, 3)) == Counted(1)
+    assert await ledger.log.decide(signed(ANA, 3)) == Settled(Verdict.APPROVE)
+
+
+async def test_a_signature_whose_commit_gave_no_answer_is_counted_once(ledger: Ledger) -> None:
+    await waiting(ledger, replace(TERMS, quorum=3))
+    run_once = ledger.database.run_once
+
+    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
+        await run_once(transaction)
+        return await run_once(transaction)
+
+    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
+    for by, comes in ((BEN, Counted(2)), (ZOE, Counted(1)), (KIM, Settled(Verdict.APPROVE))):
+        assert await ledger.log.decide(signed(by)) == comes
+    assert len(await rows(ledger, "select 1 from audit where kind in ('signed', 'decided')")) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(ledger: Ledger, seed: int) -> None:
+    quorum = 1 + seed % 3
+    await waiting(ledger, replace(TERMS, quorum=quorum))
+    people = [ANA, BEN, ZOE, KIM]
+    clicks = [signed(by) for by in people] * 3
+    random.Random(seed).shuffle(clicks)
+    settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
+    assert [each for each in settled if isinstance(each, Settled)] == [Settled(Verdict.APPROVE)]
+    assert sorted(each.needed for each in settled if isinstance(each, Counted)) == list(range(1, quorum))
+    assert len(await rows(ledger, "select person from decisions where verdict = 'approve'")) == quorum
+
+
+# ------------------------------------------------------------------ reminders
+
+
+async def posted(ledger: Ledger, claim: Claim) -> None:
+    await ledger.log.take(claim.turn_id, NEWEST)
+    await ledger.log.drawn(claim.turn_id, NEWEST)
+
+
+async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_and_handed_out_once(
+    ledger: Ledger,
+) -> None:
+    claim = await waiting(ledger, remind_in=30.0)
+    ledger.time += 100
+    assert await ledger.log.take_reminders([""], 8) == [], "nobody has seen it"
+    await posted(ledger, claim)
+    ledger.time += 29
+    assert await ledger.log.take_reminders([""], 8) == []
+    ledger.time += 1
+    assert await ledger.log.take_reminders(["test:elsewhere:"], 8) == []
+    ((turn, step),) = await ledger.log.take_reminders([f"{HALL.home}:"], 8)
+    assert (turn.id, step.n) == (claim.turn_id, 2)
+    assert await ledger.log.take_reminders([""], 8) == []
+
+
+async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(ledger: Ledger) -> None:
+    claim = await waiting(ledger, Terms(), remind_in=30.0)
+    await posted(ledger, claim)
+    assert await ledger.log.decide(signed(BEN)) == Settled(Verdict.APPROVE)
+    ledger.time += 31
+    assert await ledger.log.take_reminders([""], 8) == []
+
+
+async def test_of_many_processes_that_look_at_once_one_reminds(ledger: Ledger) -> None:
+    claim = await waiting(ledger, remind_in=30.0)
+    await posted(ledger, claim)
+    ledger.time += 31
+    logs = [ledger.log] * 4
+    if isinstance(ledger, PostgresLedger):
+        logs = [ledger.another() for _ in range(4)]
+    found = await asyncio.gather(*(log.take_reminders([""], 8) for log in logs))
+    assert sum(len(each) for each in found) == 1

@@ -1,0 +1,299 @@
+"""Approving with a grant, as people do it: who may, what runs afterwards, and what still does not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bot.domain.approvals import (
+    ApprovalPolicy,
+    Decision,
+    NoSuchApproval,
+    NotAllowed,
+    OutOfDate,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from bot.domain.audit import AuditQuery
+from bot.domain.conversations import Member
+from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.messages import ToolCall
+from bot.domain.policies import Rule
+from bot.domain.terms import Terms
+from bot.domain.tools import Tool
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.engine.engine import Engine
+from bot.engine.policy import Policies, Signatories
+from bot.engine.rules import RuleBook
+from bot.storage.archive import SqlArchive
+from bot.storage.grant_store import SqlGrantStore
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, member, message, running, say, tool
+
+ADD = tool("notes__add", server_id="n1", destructive=False)
+WIPE = tool("notes__wipe", server_id="n1", destructive=True)
+ADMIN, APPROVER = member(ANA), member(BEN)
+SIGNATORIES = Signatories(admins=frozenset({"test:ana"}), approvers=frozenset({"test:ben"}))
+THREAD = Permission(ThisThread())
+
+
+@pytest.fixture
+def rules(house: House) -> RuleBook:
+    """Everything asks."""
+    house.rules = RuleBook(Policies(), SIGNATORIES)
+    return house.rules
+
+
+def calls_of(view: TurnView) -> list[ToolStep]:
+    return [step for step in view.steps if isinstance(step, ToolStep)]
+
+
+def add(text: str, call_id: str = "c1") -> ToolCall:
+    return call("notes__add", call_id, text=text)
+
+
+async def asked(house: House, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
+    """A question whose calls wait: the turn's id and the first of them."""
+    house.model.script = [ask_for(*calls), say("Done.")]
+    receipt = await engine.receive(message(f"do it {len(house.model.requests)}"))
+    view = await house.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
+    return receipt.turn_id, view.awaiting[0]
+
+
+async def signed(
+    engine: Engine, step: ToolStep, permission: Permission = THREAD, by: Member = APPROVER, revision: int = 0
+) -> Settlement:
+    assert step.approval is not None
+    decision = Decision(step.approval.id, revision or step.approval.revision, Verdict.APPROVE, by.author)
+    return await engine.grant(decision, permission, by)
+
+
+async def answered(house: House, engine: Engine, *calls: ToolCall) -> TurnView:
+    """A question whose calls wait for nobody."""
+    house.model.script = [ask_for(*calls), say("Done.")]
+    receipt = await engine.receive(message(f"do it {len(house.model.requests)}"))
+    return await house.surface.ended(receipt.turn_id)
+
+
+async def granted(house: House, engine: Engine, permission: Permission = THREAD, by: Member = APPROVER) -> None:
+    """A call of `notes__add` was signed with this permission, and has run."""
+    turn_id, step = await asked(house, engine, add("milk"))
+    assert await signed(engine, step, permission, by) == Settled(Verdict.APPROVE)
+    await house.surface.ended(turn_id)
+
+
+async def audited(house: House, *kinds: str) -> list[tuple[str, str]]:
+    entries, _ = await SqlArchive(house.database).audit(AuditQuery(kinds=kinds), 100, 0)
+    return [(entry.kind, entry.actor) for entry in reversed(entries)]
+
+
+@pytest.mark.parametrize("permission", [THREAD, Permission(ForHours(1)), Permission(TheseArguments())])
+async def test_the_next_call_of_the_kind_runs_without_a_card(
+    house: House, rules: RuleBook, permission: Permission
+) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        await granted(house, engine, permission)
+        view = await answered(house, engine, add("milk"))
+    (step,) = calls_of(view)
+    assert (step.status, step.approval) == (StepStatus.DONE, None)
+    assert step.grant is not None
+    assert (step.grant.by, step.grant.name) == ("test:ben", "Ben")
+    assert house.toolbox.names == ["notes__add"] * 2
+
+
+async def test_calls_that_wait_in_the_same_turn_follow_at_once(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine, *(add(f"item {n}", f"c{n}") for n in range(4)))
+        await signed(engine, step)
+        view = await house.surface.ended(turn_id)
+    assert [each.status for each in calls_of(view)] == [StepStatus.DONE] * 4
+    assert len(house.toolbox.calls) == 4
+
+
+@pytest.mark.parametrize(
+    ("tool_wanted", "permission", "by", "said"),
+    [
+        (ADD, Permission(Always()), APPROVER, "Only an admin can allow that."),
+        (ADD, Permission(ThisThread(), everyone=True), APPROVER, "Only an admin can allow that."),
+        (WIPE, Permission(ThisThread(), destructive=True), APPROVER, "Only an admin can allow that."),
+        (WIPE, THREAD, ADMIN, "It may destroy something, so each call is signed for itself"),
+        (WIPE, Permission(Always()), ADMIN, "It may destroy something, so each call is signed for itself"),
+        (ADD, Permission(ForHours(0)), ADMIN, "That takes between one minute and 168 hours."),
+        (ADD, Permission(ForHours(float("nan"))), ADMIN, "That takes between one minute and 168 hours."),
+        (ADD, Permission(ForHours(169)), ADMIN, "That takes between one minute and 168 hours."),
+        (dataclasses.replace(ADD, server_id=""), THREAD, ADMIN, "nothing can be granted with it"),
+    ],
+)
+async def test_whoever_may_sign_but_not_grant_that_is_told_and_nothing_is_signed(
+    house: House, rules: RuleBook, *, tool_wanted: Tool, permission: Permission, by: Member, said: str
+) -> None:
+    house.toolbox.add(tool_wanted)
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine, call(tool_wanted.name))
+        refused = await signed(engine, step, permission, by)
+        assert isinstance(refused, NotAllowed)
+        assert said in refused.reason
+    assert await SqlGrantStore(house.database).in_force(HALL.home) == []
+    assert await audited(house, "decided", "granted", "refused") == [("refused", by.author.principal)]
+    assert house.toolbox.calls == []
+
+
+async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(WIPE)
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine, call("notes__wipe"))
+        assert await signed(engine, step, Permission(Always(), destructive=True), ADMIN) == Settled(Verdict.APPROVE)
+        await house.surface.ended(turn_id)
+        view = await answered(house, engine, call("notes__wipe"))
+    assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
+
+
+async def test_whoever_may_not_sign_may_not_grant_and_is_on_record_once(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    outsider = Member(BEN, guest=True)
+    async with running(engine):
+        _, step = await asked(house, engine, add("milk"))
+        for _ in range(50):
+            assert isinstance(await signed(engine, step, by=outsider), NotAllowed)
+            assert step.approval is not None
+            decision = Decision(step.approval.id, 1, Verdict.APPROVE, BEN)
+            assert isinstance(await engine.decide(decision, outsider), NotAllowed)
+    assert await audited(house, "decided", "granted", "refused") == [("refused", "test:ben")]
+
+
+async def test_what_has_changed_or_is_not_there_is_not_granted(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine, add("milk"))
+        assert await signed(engine, step, revision=9) == OutOfDate()
+        made_up = Decision("made-up", 1, Verdict.APPROVE, BEN)
+        assert await engine.grant(made_up, THREAD, APPROVER) == NoSuchApproval()
+    assert await audited(house, "decided", "granted", "refused") == []
+
+
+async def test_a_denial_grants_nothing(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        turn_id, step = await asked(house, engine, add("milk"))
+        assert step.approval is not None
+        denial = Decision(step.approval.id, 1, Verdict.DENY, BEN)
+        assert await engine.grant(denial, THREAD, APPROVER) == Settled(Verdict.DENY)
+        await house.surface.ended(turn_id)
+    assert await audited(house, "granted") == []
+
+
+async def test_a_policy_that_denies_denies_whatever_was_granted(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        await granted(house, engine, Permission(Always(), everyone=True, destructive=True), ADMIN)
+        rules.amend([Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add")], [], [])
+        view = await answered(house, engine, add("milk"))
+    assert [each.status for each in calls_of(view)] == [StepStatus.DENIED]
+    assert len(house.toolbox.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add"), "a policy forbids"),
+        (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", id="new"), "signature now"),
+        (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", terms=Terms(quorum=2)), "signature now"),
+    ],
+)
+async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
+    house: House, rules: RuleBook, rule: Rule, said: str
+) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        await granted(house, engine)
+        offer = house.toolbox.offer
+        looks = 0
+
+        async def changing(workspace: str = "") -> object:
+            nonlocal looks
+            looks += 1
+            if looks == 3:  # the model was offered tools, its calls were judged, and this one is about to be sent
+                rules.amend([rule], [], [])
+            return await offer(workspace)
+
+        house.toolbox.offer = changing  # type: ignore[method-assign, assignment]
+        view = await answered(house, engine, add("bread"))
+    (step,) = calls_of(view)
+    assert step.grant is not None, "it was covered when the model asked"
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert said in step.result.text
+    assert len(house.toolbox.calls) == 1
+
+
+async def test_a_tool_that_has_changed_asks_again(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        await granted(house, engine)
+        house.toolbox.add(dataclasses.replace(ADD, description="Adds, and tells everybody."))
+        _, step = await asked(house, engine, add("milk"))
+    assert step.status is StepStatus.AWAITING
+
+
+async def test_what_was_revoked_asks_again(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    store = SqlGrantStore(house.database)
+    async with running(engine):
+        await granted(house, engine)
+        (grant,) = await store.in_force(HALL.home)
+        assert await store.revoke(grant.id, ANA)
+        _, step = await asked(house, engine, add("milk"))
+    assert step.status is StepStatus.AWAITING
+
+
+async def test_a_call_that_takes_two_signatures_is_not_granted(house: House, rules: RuleBook) -> None:
+    rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=Terms(quorum=2))], [], [])
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine, add("milk"))
+        refused = await signed(engine, step, Permission(Always()), ADMIN)
+    assert isinstance(refused, NotAllowed)
+    assert "2 signatures each time" in refused.reason
+
+
+async def test_a_rule_that_takes_two_signatures_by_now_keeps_a_grant_from_being_given(
+    house: House, rules: RuleBook
+) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        _, step = await asked(house, engine, add("milk"))
+        rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=Terms(quorum=2))], [], [])
+        assert isinstance(await signed(engine, step), NotAllowed)
+    assert await audited(house, "decided", "signed", "granted") == []
+
+
+async def test_a_call_run_by_hand_follows_a_grant_and_one_run_again_does_not(house: House, rules: RuleBook) -> None:
+    house.toolbox.add(ADD)
+    engine = house.engine()
+    async with running(engine):
+        await granted(house, engine)
+        by_hand = dataclasses.replace(message("by hand"), call=add("milk"))
+        view = await house.surface.ended((await engine.receive(by_hand)).turn_id)
+        assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
+        again = dataclasses.replace(message("again"), call=add("milk"), again=True)
+        turn_id = (await engine.receive(again)).turn_id
+        view = await house.surface.wait_for(lambda view: view.turn.id == turn_id and bool(view.awaiting))
+    assert view.turn.status is not TurnStatus.DONE

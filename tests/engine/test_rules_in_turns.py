@@ -1,0 +1,165 @@
+"""Rules where they count: when a call is asked for, and once more before it is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from bot.domain.approvals import ApprovalPolicy, Decision, Settled, Verdict
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.policies import Rule, Ruling
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.engine.policy import Policies, Signatories
+from bot.engine.rules import RuleBook
+from bot.errors import DeliveryFailed
+from tests.engine.conftest import House
+from tests.fakes.parts import (
+    ANA,
+    FakeToolbox,
+    RecordingSurface,
+    answers_ok,
+    ask_for,
+    call,
+    member,
+    message,
+    running,
+    say,
+    tool,
+)
+from tests.rules import plain
+
+ALLOW, DENY, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER
+
+
+def book(*rules: Rule, default: ApprovalPolicy = ASK) -> RuleBook:
+    return RuleBook(Policies(default, rules=rules), Signatories(admins=frozenset({ANA.principal})))
+
+
+def steps(view: TurnView) -> list[ToolStep]:
+    return [step for step in view.steps if isinstance(step, ToolStep)]
+
+
+async def test_arguments_decide_and_what_decided_is_kept_with_the_call(house: House) -> None:
+    house.toolbox.add(tool("mail__send"), answers_ok)
+    house.rules = book(
+        Rule(ALLOW, server="mail", id="policy.toml:1"),
+        Rule(DENY, server="mail", arguments={"to": "*@evil.example"}, id="policy.toml:5"),
+    )
+    house.model.script = [
+        ask_for(call("mail__send", "c1", to="ben@home.example"), call("mail__send", "c2", to="x@evil.example")),
+        say("Done."),
+    ]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("send both"))).turn_id)
+    assert [step.status for step in steps(view)] == [StepStatus.DONE, StepStatus.DENIED]
+    assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"to": "ben@home.example"}]
+    stored = await house.log.view(view.turn.id)
+    assert [step.ruling for step in steps(stored)] == [
+        Ruling(ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule about this call."),
+        Ruling(
+            DENY,
+            "policy.toml:5",
+            "ALWAYS_DENY: mail.* where to is *@evil.example",
+            "A rule that denies wins over every other.",
+        ),
+    ]
+
+
+async def test_a_denial_that_came_after_the_signature_wins(house: House) -> None:
+    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    house.rules = book()
+    house.model.script = [ask_for(call("mail__send", to="ben")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("send it"))
+        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = waiting.awaiting[0].approval
+        assert approval is not None
+        house.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
+        signed = await engine.decide(Decision(approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        assert signed == Settled(Verdict.APPROVE)
+        (step,) = steps(await house.surface.ended(receipt.turn_id))
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert step.result.text == "Not run: a policy forbids mail__send."
+    assert house.toolbox.calls == []
+
+
+@dataclass
+class DeniedMeanwhile(FakeToolbox):
+    """A rule denies as soon as the model has answered."""
+
+    rules: RuleBook = field(default_factory=RuleBook)
+    offers: int = 0
+
+    async def offer(self, workspace: str = "") -> object:  # type: ignore[override]
+        self.offers += 1
+        if self.offers == 3:
+            self.rules.amend([plain("m1", "send", DENY)], [], [])
+        return await super().offer(workspace)
+
+
+async def test_a_denial_that_came_before_an_allowed_call_was_sent_wins(house: House) -> None:
+    house.rules = book(default=ALLOW)
+    house.toolbox = DeniedMeanwhile(rules=house.rules)
+    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    house.model.script = [ask_for(call("mail__send")), say("I may not.")]
+    engine = house.engine()
+    async with running(engine):
+        (step,) = steps(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+    assert step.status is StepStatus.FAILED
+    assert step.ruling is not None
+    assert step.ruling.policy is ALLOW
+    assert house.toolbox.calls == []
+
+
+@dataclass
+class People(RecordingSurface):
+    """Knows who is in which group; `away` keeps it from saying so, for ever if `silent`."""
+
+    groups: frozenset[str] = frozenset()
+    away: bool = False
+    asked: int = 0
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        self.asked += 1
+        if self.away:
+            raise DeliveryFailed("The platform is away.")
+        return Member(author, self.groups)
+
+
+@pytest.mark.parametrize(
+    ("groups", "away", "comes"),
+    [
+        ({"test-group:g"}, False, StepStatus.DONE),
+        (set(), False, StepStatus.DENIED),
+        ({"test-group:g"}, True, StepStatus.DENIED),
+    ],
+)
+async def test_who_asks_is_asked_of_the_platform_and_taken_for_the_worse_where_it_cannot_say(
+    house: House, groups: set[str], away: bool, comes: StepStatus
+) -> None:
+    house.surface = people = People(groups=frozenset(groups), away=away)
+    house.toolbox.add(tool("mail__send"), answers_ok)
+    house.rules = book(Rule(ALLOW, askers=frozenset({"test-group:g"})), default=DENY)
+    house.model.script = [ask_for(call("mail__send")), say("So.")]
+    engine = house.engine()
+    async with running(engine):
+        (step,) = steps(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+    assert step.status is comes
+    assert people.asked == (2 if comes is StepStatus.DONE else 1), "once more before it is sent"
+
+
+async def test_nobody_is_looked_up_where_no_rule_wants_to_know(house: House) -> None:
+    house.surface = people = People(away=True)
+    house.toolbox.add(tool("mail__send"), answers_ok)
+    house.rules = book(Rule(ALLOW, askers=frozenset({ANA.principal})))
+    house.model.script = [ask_for(call("mail__send")), say("So.")]
+    engine = house.engine()
+    async with running(engine):
+        (step,) = steps(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+    assert step.status is StepStatus.DONE
+    assert people.asked == 0

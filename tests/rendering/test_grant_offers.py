@@ -1,0 +1,51 @@
+"""What a card offers to grant."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bot.domain.grants import Permission, ThisThread
+from bot.domain.terms import Terms
+from bot.domain.turns import StepStatus, ToolStep
+from bot.rendering.grant_offers import OFFERS, grant_offers, offered
+from tests.rendering.turns import NOTES, a_step, an_approval
+
+KNOWN = dataclasses.replace(NOTES, server_id="s-1")
+
+
+def waiting(**changes: Any) -> ToolStep:
+    return a_step(StepStatus.AWAITING, approval=an_approval(), tool=KNOWN, **changes)
+
+
+def test_the_thread_is_offered_first() -> None:
+    first, *_ = grant_offers(waiting())
+    assert (first.label, first.permission) == ("Allow in this thread", Permission(ThisThread()))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        dataclasses.replace(waiting(), status=StepStatus.READY),
+        dataclasses.replace(waiting(), approval=None),
+        dataclasses.replace(waiting(), tool=None),
+        dataclasses.replace(waiting(), tool=NOTES),
+        dataclasses.replace(waiting(), tool=dataclasses.replace(KNOWN, destructive=True)),
+        dataclasses.replace(waiting(), approval=an_approval(terms=Terms(quorum=2))),
+    ],
+    ids=["settled", "needs no signature", "made up", "of an earlier release", "destructive", "two signatures"],
+)
+def test_nothing_is_offered_that_would_be_refused(step: ToolStep) -> None:
+    assert grant_offers(step) == ()
+
+
+def test_a_button_carries_a_word_and_nothing_else() -> None:
+    assert [offered(offer.word) for offer in OFFERS] == [offer.permission for offer in OFFERS]
+    assert len({offer.word for offer in OFFERS}) == len(OFFERS)
+    assert offered("always") is offered("") is None
+
+
+def test_nothing_is_offered_that_is_an_admins_to_say() -> None:
+    assert not any(offer.permission.everyone or offer.permission.destructive for offer in OFFERS)

@@ -1,0 +1,20 @@
+"""Rules as tests write them, and what they come to."""
+
+from __future__ import annotations
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.policies import ANY, Rule
+from bot.domain.tools import Tool
+from bot.engine.policy import Policies
+from bot.engine.rules import RuleBook
+from tests.fakes.parts import HALL
+
+
+def plain(server_id: str, tool: str, policy: ApprovalPolicy, **more: object) -> Rule:
+    """What an admin says of a tool, or of a whole server (no tool)."""
+    return Rule(policy, server_id=server_id, tool=tool or ANY, **more)  # type: ignore[arg-type]
+
+
+def policy_of(file: Policies, server: str, tool: str) -> ApprovalPolicy:
+    """What the operator's file alone comes to for a tool."""
+    return RuleBook(file).rules(HALL).policy_of(Tool(f"{server}__{tool}", server, tool, server_id=f"file:{server}"))
