@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -17,6 +18,8 @@ from bot.storage.tables import approvals, deliveries, steps, turns
 LEASE_SECONDS = 15.0
 """How long a process that says nothing keeps what it drives or draws."""
 
+# FOR NO KEY UPDATE: whoever inserts a row that refers to the turn does not wait for it.
+_lock = sa.select(turns.c.status, turns.c.stop_by).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
 _close_steps = (
     steps.update()
     .where(
@@ -95,6 +98,11 @@ _requeue = (
     .where(turns.c.id == bindparam("t"), turns.c.status == TurnStatus.WAITING)
     .values(status=TurnStatus.QUEUED, wake_at=None)
 )
+
+
+def lock_turn(connection: sa.Connection, turn_id: str) -> Any:
+    """Lock a turn until the end of the transaction; its status and who has stopped it, None if it is gone."""
+    return connection.execute(_lock, {"t": turn_id}).first()
 
 
 def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from bot.domain.approvals import ALONE, Decision, Settled, Settlement, Signing, Verdict
 from bot.domain.grants import Grant, covers
-from bot.storage import audit, front_door, grant_rows
+from bot.storage import audit, deciding, grant_rows
 from bot.storage.records import read_approval, read_record
 
 
@@ -18,7 +18,7 @@ def decide_and_grant(
     """Approve a call and keep a grant with it; other calls of the turn that it covers are approved with it. Nothing is
     granted by a decision that is not the one that counts. `key` is this decision's own.
     """
-    settlement = front_door.decide(connection, decision, key, signing)
+    settlement = deciding.decide(connection, decision, key, signing)
     if settlement != Settled(Verdict.APPROVE) or not grant_rows.give(connection, grant):
         return settlement
     found = read_approval(connection, decision.approval_id)
@@ -32,7 +32,7 @@ def decide_and_grant(
         if step.approval.terms.four_eyes and decision.by.principal in step.approval.editors:
             continue
         same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
-        if isinstance(front_door.decide(connection, same, f"{key}:{step.n}", signing), Settled):
+        if isinstance(deciding.decide(connection, same, f"{key}:{step.n}", signing), Settled):
             followed.append(step.approval.id)
     audit.record(
         connection,

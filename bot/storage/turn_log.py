@@ -21,7 +21,18 @@ from bot.domain.rings import Ring
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.errors import LostLease
-from bot.storage import call_trail, claims, drawings, front_door, granting, keeping, records, reminding, transcript
+from bot.storage import (
+    call_trail,
+    claims,
+    deciding,
+    drawings,
+    front_door,
+    granting,
+    keeping,
+    records,
+    reminding,
+    transcript,
+)
 from bot.storage.database import PATIENCE_SECONDS, Database
 from bot.storage.endings import LEASE_SECONDS
 
@@ -69,7 +80,7 @@ class SqlTurnLog:
 
     async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
         """Compare-and-set on the approval's id and revision."""
-        return await self._run(front_door.decide, decision, uuid.uuid4().hex, signing)
+        return await self._run(deciding.decide, decision, uuid.uuid4().hex, signing)
 
     async def grant(self, decision: Decision, grant: Grant, signing: Signing = ALONE) -> Settlement:
         """Approve a call and keep a grant with it."""
@@ -85,7 +96,7 @@ class SqlTurnLog:
 
     async def revise(self, revision: Revision) -> bool:
         """Ask for a signature on other arguments."""
-        return await self._run(front_door.revise, revision)
+        return await self._run(deciding.revise, revision)
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -16,6 +17,7 @@ from bot.domain.approvals import (
     Counted,
     Decision,
     NotAllowed,
+    OutOfDate,
     Settled,
     Signing,
     Verdict,
@@ -23,7 +25,7 @@ from bot.domain.approvals import (
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
 from bot.domain.terms import OnTimeout, Terms
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.domain.views import Audience, Notice, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, Signatories
@@ -380,3 +382,60 @@ def test_terms_that_are_joined_are_met_only_by_who_meets_both(one: Terms, other:
             assert isinstance(alone, Signing) or not each.approvers
             assert both.quorum >= each.quorum
     assert one.joined(other).joined(one) == replace(one.joined(other))
+
+
+def may(said: Terms, who: Member, verdict: Verdict) -> bool:
+    """Who decides, said once more, and simply."""
+    if verdict is Verdict.DENY and who.author == ANA:
+        return True
+    if verdict is Verdict.APPROVE and said.four_eyes and who.author == ANA:
+        return False
+    return all(is_one_of(who, entries) for entries in said.approvers) if said.approvers else SIGNATORIES.signs(who)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_whatever_the_clicks(
+    house: House, seed: int
+) -> None:
+    chance = random.Random(seed)
+    entries = ["test:ben", "test:zoe", "test:kim", OPS, "members", "asker"]
+    sets = tuple(frozenset(chance.sample(entries, 2)) for _ in range(chance.randint(0, 2)))
+    said = Terms(sets, four_eyes=chance.random() < 0.5, quorum=chance.randint(1, 3))
+    house.rules = book(said)
+    engine = house.engine()
+    receipt = await house.log.enqueue(message("send it"))
+    (claim,) = await house.log.claim(1)
+    approval = Approval("card", 1, "print", ANA, None, terms=said)
+    step = ToolStep(1, call("mail__send"), ToolRef("mail", "send"), StepStatus.AWAITING, approval=approval)
+    await house.log.append(claim, None, [step])
+    signed: set[str] = set()
+    settled: Verdict | None = None
+    for _ in range(40):
+        who = Member(
+            chance.choice(PEOPLE),
+            frozenset(chance.sample([OPS, "test-group:other"], chance.randint(0, 2))),
+            platform_admin=chance.random() < 0.2,
+            guest=chance.random() < 0.2,
+            external=chance.random() < 0.2,
+        )
+        verdict = Verdict.DENY if chance.random() < 0.05 else Verdict.APPROVE
+        revision = chance.choice([1, 1, 1, 2])
+        found = await engine.decide(Decision("card", revision, verdict, who.author), who)
+        if not may(said, who, verdict):
+            assert isinstance(found, NotAllowed)
+        elif settled is not None:
+            assert isinstance(found, AlreadySettled)
+        elif revision != 1:
+            assert found == OutOfDate()
+        elif verdict is Verdict.DENY:
+            settled = verdict
+            assert found == Settled(verdict)
+        elif who.author.principal in signed:
+            assert isinstance(found, AlreadySettled)
+        else:
+            signed.add(who.author.principal)
+            settled = verdict if len(signed) == said.quorum else None
+            assert found == (Settled(verdict) if settled else Counted(said.quorum - len(signed)))
+    (kept,) = (each for each in (await house.log.view(receipt.turn_id)).steps if isinstance(each, ToolStep))
+    ends = {None: StepStatus.AWAITING, Verdict.APPROVE: StepStatus.READY, Verdict.DENY: StepStatus.DENIED}
+    assert kept.status is ends[settled]
