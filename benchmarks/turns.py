@@ -15,11 +15,12 @@ import functools
 import resource
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -28,7 +29,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant, tool_results, user
-from bot.domain.tools import Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Misfit, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies
@@ -72,6 +73,9 @@ class InstantToolbox:
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         return Returned(ToolResult(call.id, (TextPart("ok"),)))
+
+    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+        return ()
 
 
 class Finish:

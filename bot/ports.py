@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from bot.domain.approvals import ALONE, Decision, Revision, Settlement, Signing
+from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.checks import Check
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.edits import Draft, Editing, NotNow
 from bot.domain.grants import Grant, Permission
 from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.rings import Ring
 from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
-from bot.domain.tools import Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Misfit, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 
@@ -35,6 +36,12 @@ class FrontDoor(Protocol):
 
     async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
         """Approve a call and allow the next ones like it, if this member may do both and nobody was faster."""
+
+    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+        """A call that waits for a signature, for this member to change; or why they cannot."""
+
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+        """Ask for a signature on other arguments instead, if this member may and nobody was faster."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""
@@ -153,6 +160,9 @@ class Toolbox(Protocol):
         server.
         """
 
+    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+        """What of these arguments does not fit the tool's schema; nothing if all fit or nobody can tell."""
+
 
 class ServerAdmin(Protocol):
     """The connections to all servers, as whoever administers them uses them. Servers are named by id; methods that
@@ -222,9 +232,11 @@ class TurnLog(Protocol):
         `reaches` takes in: each is handed out once, to one process.
         """
 
-    async def grant(self, decision: Decision, grant: Grant, signing: Signing = ALONE) -> Settlement:
-        """The same, and keep the grant if this approval is the one that counts; calls of the turn that wait for the
-        same are approved with it.
+    async def grant(
+        self, decision: Decision, grant: Grant, signing: Signing = ALONE, following: Following = NOBODY_ELSE
+    ) -> Settlement:
+        """The same, and keep the grant if this approval is the one that counts. With it those of `following` are
+        approved that wait in the turn for the same, on their own grounds.
         """
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.engine.idle_rules import strangers
+from bot.engine.idle_rules import strangers, unwritable
 from bot.engine.policy import Policies
 from bot.engine.policy_file import read_policies
 from bot.errors import SettingsError
@@ -41,6 +41,9 @@ class OperatorFiles:
         names = [entry.config.name for entry in self.servers.entries]
         for rule in strangers(self.policies.rules, names) if names else ():
             log.warning("%s is about %r, which no enabled server is called", rule.id, rule.server)
+        for rule in self.policies.rules:
+            if groups := unwritable(rule):
+                log.warning("%s: %s cannot be written to, so the card stays in the thread", rule.id, ", ".join(groups))
         for warning in self.servers.warnings:
             log.warning(warning)
 

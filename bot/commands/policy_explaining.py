@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bot.commands.command import Deed, Request
@@ -36,7 +37,7 @@ EXPLAIN = Verb(
         Parameter("as", "who would ask; without it, you", _OPTION, metavar="PLATFORM:ID"),
         Parameter("role", "a group or role that person is in", _OPTION, repeated=True, metavar="PLATFORM:ID"),
         Parameter("guest", "that person is a guest", Shape.FLAG),
-        Parameter("in", "where; without it, here", _OPTION, metavar="CHANNEL"),
+        Parameter("in", "where; without it, here", _OPTION, metavar="CHANNEL|PLACE"),
     ),
     aliases=("explain", "why"),
 )
@@ -83,7 +84,7 @@ class PolicyExplaining:
         if tool is None:
             hint = did_you_mean(name, (each.original_name for each in tools))
             raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
-        where = _place(arguments.one("in"), request.conversation)
+        where = self._place(arguments.one("in"), request)
         judged = self._parts.administration.judge(
             tool, _arguments(arguments.one("arguments", "{}")), _asker(request), where
         )
@@ -100,6 +101,17 @@ class PolicyExplaining:
             ),
         ]
         return Reply("What would happen to this call.", details=tuple(facts))
+
+    def _place(self, given: str, request: Request) -> ConversationKey:
+        """A channel of this workspace by its id, or a place written out as rules have it: `slack:T1:C9`."""
+        here = request.conversation
+        if ":" not in given:
+            return replace(here, channel=given.lstrip("#"), thread="") if given else here
+        platform, workspace, channel = [*given.split(":"), ""][:3]
+        where = ConversationKey(platform, workspace, channel, "")
+        if where.home != here.home and not self._parts.rights.operates(request.member):
+            raise Refusal("What holds in another workspace is for its admins to see, and for whoever runs the bot.")
+        return where
 
     def _signature(self, judged: Judgement, where: ConversationKey) -> list[tuple[str, str]]:
         if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
@@ -150,7 +162,3 @@ def _asker(request: Request) -> Member:
     platform, colon, identifier = who.rpartition(":")
     author = Author(platform if colon else request.author.platform, identifier, identifier)
     return Member(author, frozenset(arguments.many("role")), guest=arguments.given("guest"))
-
-
-def _place(channel: str, where: ConversationKey) -> ConversationKey:
-    return ConversationKey(where.platform, where.workspace, channel.lstrip("#"), "") if channel else where

@@ -13,7 +13,7 @@ from bot.domain.commands import Known, Parameter, Shape
 from bot.domain.conversations import ConversationKey
 from bot.domain.policies import ANNOTATIONS, ANY, Rule
 from bot.domain.rule_language import RuleError, in_duration, read_rule, rule_table
-from bot.domain.terms import OnTimeout
+from bot.domain.terms import APPROVERS, THREAD, OnTimeout
 
 _OPTION = Shape.OPTION
 CONDITIONS = (
@@ -31,6 +31,7 @@ TERMS = (
     Parameter("expires", "for how long it may be signed", _OPTION, metavar="30m|2h|1d"),
     Parameter("on-timeout", "what then", _OPTION, choices=tuple(each.value for each in OnTimeout)),
     Parameter("remind", "remind those who may sign at half time", Shape.FLAG),
+    Parameter("deliver", "where the card goes", _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
@@ -54,7 +55,7 @@ def given_rule(base: Rule, arguments: Arguments, where: ConversationKey) -> Rule
     if arguments.given("asker"):
         table["asker"] = list(arguments.many("asker"))
     try:
-        return replace(read_rule({**table, **_given_terms(arguments)}), workspace=base.workspace)
+        return replace(read_rule({**table, **_given_terms(arguments, where)}), workspace=base.workspace)
     except RuleError as error:
         option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
         raise Refusal(f"`--{option}` cannot be used: {error.problem}.") from error
@@ -77,6 +78,7 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     words += ["--expires", in_duration(terms.expires)] if terms.expires is not None else []
     words += ["--on-timeout", terms.on_timeout.value] if terms.on_timeout else []
     words += ["--remind"] if terms.remind else []
+    words += _repeated("deliver", sorted(terms.deliver))
     return tuple(words)
 
 
@@ -89,7 +91,7 @@ _OPTIONS = {
 }
 
 
-def _given_terms(arguments: Arguments) -> Mapping[str, Any]:
+def _given_terms(arguments: Arguments, where: ConversationKey) -> Mapping[str, Any]:
     terms: dict[str, Any] = {}
     if arguments.given("approver"):
         terms["approvers"] = list(arguments.many("approver"))
@@ -103,6 +105,9 @@ def _given_terms(arguments: Arguments) -> Mapping[str, Any]:
         terms["expires"] = arguments.one("expires")
     if arguments.given("on-timeout"):
         terms["on_timeout"] = arguments.one("on-timeout")
+    if arguments.given("deliver"):
+        places = arguments.many("deliver")
+        terms["deliver"] = [each if each in (THREAD, APPROVERS) else _place(each, where) for each in places]
     return terms
 
 

@@ -21,6 +21,7 @@ from bot.domain.rule_language import words
 from bot.domain.servers import EVERYWHERE
 from bot.domain.terms import NO_TERMS
 from bot.domain.tools import Tool
+from bot.engine.idle_rules import unwritable
 
 MOST_RULES = 30
 """A list shows no more of them beside its table."""
@@ -138,7 +139,7 @@ class ServerPolicies:
         await self._parts.administration.refresh()
         slug = seen.name if seen else ""
         yield Reply(
-            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, kept, request)}",
+            f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, kept, request)}{_unsent(kept)}",
             details=() if kept.plain and kept.terms == NO_TERMS and not kept.but else ((kept.id, words(kept, slug)),),
             actions=(_undo(kept, slug, before),),
         )
@@ -230,6 +231,11 @@ class ServerPolicies:
 
     def _name(self, servers: Sequence[Seen], rule: Rule) -> str:
         return next((seen.name for seen in servers if seen.id == rule.server_id), "")
+
+
+def _unsent(rule: Rule) -> str:
+    """Where the card is sent to nobody after all."""
+    return " Groups and roles cannot be written to, so the card stays in the thread." if unwritable(rule) else ""
 
 
 def _about(seen: Seen | None, tool: str) -> str:

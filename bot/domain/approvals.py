@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from bot.domain.conversations import Author
+from bot.domain.grants import Scope
 from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, digest
 
@@ -59,6 +60,8 @@ class Approval:
     """The names of those who have signed this revision, in order."""
     remind_in: float | None = None
     """When those who may sign are reminded, in seconds from when the card was posted; None for never."""
+    granted: Scope | None = None
+    """What was granted with the signature, if anything was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +78,26 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class Signing:
     """On which grounds a decision counts: which principal, group or role the person was found to be, and how many
-    people have to sign.
+    people have to sign. Of each set of `approvers` everybody who signs must be one, and nobody of those who are
+    `barred`: who has signed before may have done so when less was asked for.
     """
 
     evidence: str = ""
     quorum: int = 1
+    approvers: tuple[frozenset[str], ...] = field(default=(), compare=False)
+    barred: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def accepts(self, person: str, evidence: str) -> bool:
+        """Whether a signature that was given on this evidence counts beside this one."""
+        known = {person, *evidence.split(", ")}
+        return person not in self.barred and all(known & approvers for approvers in self.approvers)
 
 
 ALONE = Signing()
 """One signature is enough, as far as whoever decides knows."""
+Following = Mapping[tuple[str, int], Signing]
+"""Approvals, by id and revision, that may be signed along with one, and on which grounds."""
+NOBODY_ELSE: Following = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,34 @@ class Always:
 Scope = ThisThread | TheseArguments | ForHours | Always
 
 
+def scope_word(scope: Scope) -> str:
+    """What a scope is called where grants are kept and listed."""
+    match scope:
+        case ThisThread():
+            return "thread"
+        case TheseArguments():
+            return "arguments"
+        case ForHours():
+            return "hours"
+        case Always():
+            return "always"
+
+
+def scope_of(word: str, seconds: float | None) -> Scope | None:
+    """The scope of that word, for a grant that lasts so long; None for a word of another release."""
+    match word:
+        case "thread":
+            return ThisThread()
+        case "arguments":
+            return TheseArguments()
+        case "hours" if seconds is not None:
+            return ForHours(round(seconds / 3600, 2))
+        case "always":
+            return Always()
+        case _:
+            return None
+
+
 @dataclass(frozen=True, slots=True)
 class Permission:
     """What somebody who signs wants to allow from now on. `everyone` is for whoever asks, not for the same person

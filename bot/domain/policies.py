@@ -15,7 +15,7 @@ from functools import lru_cache
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.servers import EVERYWHERE
 from bot.domain.terms import NO_TERMS, Terms
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, digest
 
 ANY = "*"
 """The pattern that every name fits."""
@@ -118,6 +118,13 @@ class Ruling:
     rule: str = ""
     words: str = ""
     why: str = ""
+
+    @property
+    def asked_by(self) -> str:
+        """The rule by its id and by what it said: an id that is a line of a file, or a number within a profile, may
+        be another rule's tomorrow.
+        """
+        return f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
-from bot.domain.terms import ASKER, MEMBERS, NO_TERMS, OnTimeout, Terms
+from bot.domain.terms import APPROVERS, ASKER, MEMBERS, NO_TERMS, THREAD, OnTimeout, Terms
 from bot.domain.tools import canonical_json
 
 VERSION = 1
@@ -35,6 +35,7 @@ KEYS = (
     "expires",
     "on_timeout",
     "remind",
+    "deliver",
 )
 LONGEST_TEXT = 300
 MOST_ENTRIES = 50
@@ -43,6 +44,7 @@ SHORTEST_EXPIRY, LONGEST_EXPIRY = 60.0, 30 * 86_400.0
 PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,*?\[]{1,200}")
 """A person, a group or a role: `slack:U1`, `slack-group:S1`, `discord-role:7`."""
 _PLACE = re.compile(r"[a-z][a-z-]{0,40}(?::[^\s:*?\[]{1,200}){0,2}")
+_CHANNEL = re.compile(r"[a-z][a-z-]{0,40}(?::[^\s:*?\[]{1,200}){2}")
 _DURATION = re.compile(r"(\d{1,6})\s*([smhd]?)")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -115,6 +117,7 @@ def rule_table(rule: Rule) -> dict[str, Any]:
         "expires": terms.expires,
         "on_timeout": terms.on_timeout.value if terms.on_timeout else "",
         "remind": terms.remind,
+        "deliver": sorted(terms.deliver),
     }
     return {key: value for key, value in table.items() if value}
 
@@ -161,7 +164,13 @@ def _said_of(terms: Terms) -> str:
         signers.append("waits on after that")
     if terms.remind:
         signers.append("with a reminder")
+    if terms.deliver:
+        signers.append(f"asked in {' and '.join(map(_said_of_place, sorted(terms.deliver)))}")
     return f"; {', '.join(signers)}" if signers else ""
+
+
+def _said_of_place(destination: str) -> str:
+    return "a direct message to those who sign" if destination == APPROVERS else destination
 
 
 def _hint(key: str) -> str:
@@ -246,6 +255,7 @@ def _terms(table: Mapping[str, Any]) -> Terms:
         expires=_expires(table),
         on_timeout=_on_timeout(table),
         remind=_switch(table, "remind"),
+        deliver=_deliver(table),
     )
     if terms.four_eyes and approvers == {ASKER}:
         raise RuleError("four_eyes", "nobody could sign: the only approver is the asker")
@@ -253,6 +263,17 @@ def _terms(table: Mapping[str, Any]) -> Terms:
     if approvers and people and terms.quorum > len(approvers - ({ASKER} if terms.four_eyes else set())):
         raise RuleError("quorum", "nobody could sign: the approvers are fewer people than that")
     return terms
+
+
+def _deliver(table: Mapping[str, Any]) -> frozenset[str]:
+    places = _texts(table, "deliver", _is_destination, f"{THREAD}, {APPROVERS} or PLATFORM:WORKSPACE:CHANNEL")
+    if THREAD in places and len(places) > 1:
+        raise RuleError("deliver", f"{THREAD} stands alone: the card is there or elsewhere")
+    return places - {THREAD}
+
+
+def _is_destination(text: str) -> bool:
+    return text in (THREAD, APPROVERS) or _CHANNEL.fullmatch(text) is not None
 
 
 def _switch(table: Mapping[str, Any], key: str) -> bool:

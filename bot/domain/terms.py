@@ -14,6 +14,10 @@ MEMBERS = "members"
 """Stands for every full member of the place: no guest, nobody from outside."""
 ASKER = "asker"
 """Stands for whoever asked."""
+THREAD = "thread"
+"""Stands, as a place for the card, for the conversation itself."""
+APPROVERS = "approvers"
+"""Stands, as a place for the card, for a direct message to each of those who may sign."""
 
 
 class OnTimeout(StrEnum):
@@ -30,6 +34,8 @@ class Terms:
     Of each set in `approvers` the signer must be one: principals, roles, MEMBERS or ASKER; without any, those of the
     profile or the settings. `four_eyes` rules out the asker and whoever edited the arguments. `quorum` is how many
     people have to sign; one who may and denies is enough to deny. `expires` is in seconds, None for the setting's.
+    `deliver` is where the card goes instead of the conversation: places (`slack:T1:C9`) and APPROVERS; with a call that
+    was asked for, places and people (`bot.domain.destinations`).
     """
 
     approvers: tuple[frozenset[str], ...] = ()
@@ -38,6 +44,7 @@ class Terms:
     expires: float | None = None
     on_timeout: OnTimeout | None = None
     remind: bool = False
+    deliver: frozenset[str] = frozenset()
 
     @property
     def say_who(self) -> bool:
@@ -45,14 +52,15 @@ class Terms:
         return bool(self.approvers) or self.four_eyes or self.quorum > 1
 
     def joined(self, other: Terms) -> Terms:
-        """Terms that are met where both are: in everything the stricter."""
+        """Terms that are met where both are: in everything the stricter; the card goes wherever one of them says."""
         return Terms(
             approvers=tuple(dict.fromkeys((*self.approvers, *other.approvers))),
             four_eyes=self.four_eyes or other.four_eyes,
             quorum=max(self.quorum, other.quorum),
             expires=min((each for each in (self.expires, other.expires) if each is not None), default=None),
-            on_timeout=_stricter(self.on_timeout, other.on_timeout),
+            on_timeout=_stricter(self, other),
             remind=self.remind or other.remind,
+            deliver=self.deliver | other.deliver,
         )
 
 
@@ -67,7 +75,8 @@ def joined(terms: Iterable[Terms]) -> Terms:
     return whole
 
 
-def _stricter(one: OnTimeout | None, other: OnTimeout | None) -> OnTimeout | None:
-    if OnTimeout.DENY in (one, other):
-        return OnTimeout.DENY
-    return one or other
+def _stricter(one: Terms, other: Terms) -> OnTimeout | None:
+    """Who says until when something can be signed, and not what comes then, means that it is over then."""
+    either = one.on_timeout or other.on_timeout
+    over = any(each.on_timeout is OnTimeout.DENY or (each.on_timeout is None and each.expires) for each in (one, other))
+    return OnTimeout.DENY if either and over else either

@@ -107,6 +107,14 @@ class ToolSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """An argument that does not fit its tool's schema, and why; no name where it is about all of them."""
+
+    argument: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """The tool answered; the answer may be an error that the model can read."""
 

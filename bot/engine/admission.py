@@ -17,6 +17,7 @@ from bot.domain.policies import Judgement
 from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
+from bot.engine.delivery import delivered
 from bot.engine.rules import Rules
 
 NOT_ENABLED = "{} is not enabled in this conversation's profile."
@@ -92,7 +93,7 @@ class Admission:
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
-            terms=terms,
+            terms=delivered(terms, self.rules.signatories, self.rules.place, author),
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
         )
 

@@ -81,7 +81,7 @@ def _objection(step: ToolStep, tool: Tool | None, rules: Rules, author: Author, 
 
 def _granted(step: ToolStep, found: Judgement) -> bool:
     """Whether it runs on a grant that has answered what is asked now: the same rule, on the same terms."""
-    asked = (found.ruling.rule, terms_digest(found.terms))
+    asked = (found.ruling.asked_by, terms_digest(found.terms))
     return step.grant is not None and (step.grant.rule, step.grant.terms) == asked
 
 

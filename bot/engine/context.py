@@ -8,7 +8,9 @@ server whose tools ran, once. What servers, tools and other people say is data: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from bot.domain.edits import changes
 from bot.domain.messages import Message, TextPart, ToolResult, assistant, system, tool_results, user
 from bot.domain.tools import ToolSet
 from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolStep, TurnRecord, TurnStatus
@@ -18,6 +20,8 @@ HISTORY_CHARACTERS = 60_000
 """How much of earlier turns goes along: some 15,000 tokens of English, and less than half of a window of 128,000
 tokens in the languages that take a token for each character.
 """
+
+_RUN = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
 
 LAST_ROUND = (
     "The limit of tool calls for this question is reached: no further tool can be used. "
@@ -45,9 +49,22 @@ def transcript(
 
 def outcome(step: ToolStep) -> ToolResult:
     """What the model is told of a call that has ended."""
-    if step.result is not None:
-        return step.result
-    return ToolResult(step.call.id, (TextPart(_words(step)),), is_error=True)
+    told = step.result or ToolResult(step.call.id, (TextPart(_words(step)),), is_error=True)
+    note = _edited(step)
+    return replace(told, parts=(TextPart(note), *told.parts)) if note else told
+
+
+def _edited(step: ToolStep) -> str:
+    """What people have changed in a call that was run then; empty if nobody has."""
+    changed = changes(step)
+    if not changed or step.approval is None or step.status not in _RUN:
+        return ""
+    told = "; ".join(f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in changed)
+    return f"{step.approval.revised_by or 'Somebody'} changed this call before it was signed. It was run with {told}."
+
+
+def _value(text: str | None) -> str:
+    return "nothing" if text is None else text
 
 
 def _words(step: ToolStep) -> str:

@@ -5,15 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
 
-from bot.domain.approvals import Approval, Decision, NoSuchApproval, NotAllowed, OutOfDate, Settlement, Signing, Verdict
+from bot.domain.approvals import (
+    Approval,
+    Decision,
+    Following,
+    NoSuchApproval,
+    NotAllowed,
+    OutOfDate,
+    Revision,
+    Settlement,
+    Signing,
+    Verdict,
+    fingerprint,
+)
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.edits import Draft, Editing, NotNow, Revised
 from bot.domain.grants import Permission
 from bot.domain.terms import NO_TERMS, Terms
+from bot.domain.tools import Tool
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
 from bot.engine.drawing import Drawings
+from bot.engine.editing import TOOL_CHANGED, draft_of, unfit
+from bot.engine.editing import objection as not_editable
 from bot.engine.grants import grant_of
 from bot.engine.grants import objection as not_grantable
 from bot.engine.reminders import Reminders
@@ -109,6 +126,8 @@ class Engine:
         found = await self._signing(turn, step, decision, member)
         if isinstance(found, NotAllowed):
             return await self._refuse(decision, found.reason)
+        if _is_behind(step, decision):
+            return OutOfDate()
         settlement = await self._log.decide(decision, found)
         self._settled(turn.id)
         self._drawings.kick()
@@ -131,13 +150,52 @@ class Engine:
         objection = not_grantable(permission, step, found, admin=admin)
         if objection:
             return await self._refuse(decision, objection)
-        if step.approval is None or step.approval.revision != decision.revision:
+        if _is_behind(step, decision):
             return OutOfDate()
         grant = grant_of(permission, step, turn.conversation, decision.by)
-        settlement = await self._log.grant(decision, grant, found)
+        settlement = await self._log.grant(decision, grant, found, await self._following(turn, step, decision, member))
         self._settled(turn.id)
         self._drawings.kick()
         return settlement
+
+    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+        """A call that waits for a signature, for this member to change; or why they cannot."""
+        asked = await self._log.approval(approval_id)
+        if asked is None:
+            return NoSuchApproval()
+        turn, step = asked
+        objection = not_editable(step, revision, member)
+        if objection is not None or step.approval is None:
+            return objection or NoSuchApproval()
+        # Turning a call down takes the same as changing it: to be asked, or one who could be asked to sign.
+        found = await self._signing(turn, step, Decision(approval_id, revision, Verdict.DENY, member.author), member)
+        if isinstance(found, NotAllowed):
+            return found
+        return draft_of(turn, step, step.approval, await self._tool(turn, step))
+
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+        """Ask for a signature on other arguments instead, if this member may and nobody was faster. They have to fit
+        the tool's schema, and no policy may deny them.
+        """
+        drafted = await self.draft(approval_id, revision, member)
+        if isinstance(drafted, NotAllowed):
+            await self._log.refuse(approval_id, member.author, drafted.reason)
+        if not isinstance(drafted, Draft):
+            return drafted
+        turn, step = drafted.turn, drafted.step
+        tool = await self._tool(turn, step)
+        if tool is None or step.tool is None or tool.definition != step.tool.definition:
+            return NotAllowed(TOOL_CHANGED)  # since it was drafted
+        rules, asker = self._rules.rules(turn.conversation), turn.author
+        asking = await self._member(asker, turn.conversation) if rules.ask_who else None
+        misfits = tuple(self._parts.toolbox.misfits(tool, arguments))
+        if (wrong := unfit(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))) is not None:
+            return wrong
+        made = Revision(approval_id, revision, arguments, fingerprint(tool, arguments), member.author)
+        if not await self._log.revise(made):
+            return OutOfDate()
+        self._drawings.kick()
+        return Revised(revision + 1)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""
@@ -231,6 +289,19 @@ class Engine:
         asked = step.approval
         return signing(signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors)
 
+    async def _following(self, turn: Turn, signed: ToolStep, decision: Decision, member: Member) -> Following:
+        """The other calls of this tool that wait in the turn and that this person may sign alone: nobody signs with a
+        grant what they could not sign with a press on its own card.
+        """
+        found: dict[tuple[str, int], Signing] = {}
+        for step in (await self._log.view(turn.id)).awaiting:
+            if step.approval is None or step.n == signed.n or step.tool != signed.tool:
+                continue
+            grounds = await self._signing(turn, step, decision, member)
+            if isinstance(grounds, Signing) and grounds.quorum <= 1:
+                found[step.approval.id, step.approval.revision] = grounds
+        return found
+
     async def _terms(self, turn: Turn, step: ToolStep, approval: Approval) -> Terms:
         """On what terms the call was asked for, and what rules ask beyond that by now: a rule that has become weaker
         since changes nothing, one that has become stricter does.
@@ -239,16 +310,19 @@ class Engine:
         if all(rule.terms == NO_TERMS for rule in rules.all):
             return approval.terms
         asker = approval.requested_for
-        try:
-            async with asyncio.timeout(TOOLS_SECONDS):
-                offered = await self._parts.toolbox.offer(turn.conversation.home)
-        except TimeoutError:
-            return approval.terms
-        tool = offered.find(step.call.name)
+        tool = await self._tool(turn, step)
         if tool is None:
             return approval.terms  # it is not sent anyway, as long as it is not there
         asking = await self._member(asker, turn.conversation) if rules.ask_who else None
         return approval.terms.joined(rules.judge(tool, step.call.arguments, asker, asking).terms)
+
+    async def _tool(self, turn: Turn, step: ToolStep) -> Tool | None:
+        """The tool of a call as it is offered now; None if that cannot be had soon."""
+        try:
+            async with asyncio.timeout(TOOLS_SECONDS):
+                return (await self._parts.toolbox.offer(turn.conversation.home)).find(step.call.name)
+        except TimeoutError:
+            return None
 
     async def _refuse(self, decision: Decision, objection: str) -> NotAllowed:
         """Who may not and tries is on record."""
@@ -263,3 +337,11 @@ class Engine:
         if claim.fresh is not None and claim.fresh.revision == 0:
             self._drawings.begin(claim.turn_id)
         return TurnInProgress(claim, record, self._parts)
+
+
+def _is_behind(step: ToolStep, decision: Decision) -> bool:
+    """Whether a decision is about other arguments than the ones that rights were looked at for: somebody may have
+    changed them since the step was read, or name a revision that is only about to come.
+    """
+    waits = step.status is StepStatus.AWAITING
+    return waits and step.approval is not None and step.approval.revision != decision.revision

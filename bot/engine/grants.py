@@ -16,6 +16,7 @@ from bot.domain.grants import (
     Scope,
     TheseArguments,
     ThisThread,
+    scope_word,
     terms_digest,
 )
 from bot.domain.turns import ToolStep
@@ -48,7 +49,7 @@ def grant_of(permission: Permission, step: ToolStep, conversation: ConversationK
     lasts = _lasts(permission.scope)
     return Grant(
         id=secrets.token_hex(6),
-        scope=_word(permission.scope),
+        scope=scope_word(permission.scope),
         server=tool.server_id,
         server_name=tool.server,
         tool=tool.name,
@@ -68,8 +69,8 @@ def grant_of(permission: Permission, step: ToolStep, conversation: ConversationK
 
 
 def asking_rule(step: ToolStep) -> str:
-    """The id of the rule that asks for the signature, empty for the default."""
-    return step.ruling.rule if step.ruling is not None else ""
+    """The rule that asks for the signature (`Ruling.asked_by`), empty for a call that an earlier release has kept."""
+    return step.ruling.asked_by if step.ruling is not None else ""
 
 
 def _of_thread(scope: Scope) -> bool:
@@ -88,15 +89,3 @@ def _lasts(scope: Scope) -> float | None:
             return hours * _HOUR
         case Always():
             return None
-
-
-def _word(scope: Scope) -> str:
-    match scope:
-        case ThisThread():
-            return "thread"
-        case TheseArguments():
-            return "arguments"
-        case ForHours():
-            return "hours"
-        case Always():
-            return "always"

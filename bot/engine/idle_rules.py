@@ -1,4 +1,5 @@
-"""Rules that fit no tool there is: a pattern that is misspelt forbids nothing, and whoever wrote it feels safe.
+"""Rules that do less than they say. A pattern that is misspelt forbids nothing, and whoever wrote it feels safe; a card
+is sent to nobody whom no message can be sent to.
 
 Called by the composition root when tools have become known, for the operator's file; commands say the same of a rule
 when it is set.
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bot.domain.policies import ANY, Rule, fits, is_for_server, is_for_tool
+from bot.domain.rule_language import is_person
+from bot.domain.terms import APPROVERS, ASKER
 from bot.domain.tools import Tool
 
 
@@ -29,3 +32,13 @@ def strangers(rules: Iterable[Rule], servers: Iterable[str]) -> list[Rule]:
     """Those whose server's pattern none of these names fits."""
     names = list(servers)
     return [rule for rule in rules if not rule.server_id and not any(fits(name, rule.server) for name in names)]
+
+
+def unwritable(rule: Rule) -> list[str]:
+    """The approvers who cannot be written to, though the rule sends them the card: groups, roles, all members. It stays
+    where it was asked for then.
+    """
+    if APPROVERS not in rule.terms.deliver:
+        return []
+    named = {each for approvers in rule.terms.approvers for each in approvers}
+    return sorted(each for each in named if each != ASKER and not is_person(each))

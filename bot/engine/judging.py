@@ -38,6 +38,8 @@ _STRICTEST = "Of the rules that none beats it is the strictest."
 
 Reviewed = Callable[[Tool], bool]
 """Whether an admin has seen the tool's definition as it is now."""
+_ComesTo = Callable[[ApprovalPolicy], ApprovalPolicy]
+"""What a word comes to for a call: AUTO is never the last word."""
 
 
 def nothing_reviewed(tool: Tool) -> bool:  # noqa: ARG001 - a Reviewed
@@ -49,13 +51,21 @@ def judge(
     rules: Sequence[Rule], case: Case, default: ApprovalPolicy, reviewed: Reviewed = nothing_reviewed
 ) -> Judgement:
     """What holds for a call by these rules."""
+
+    def comes_to(word: ApprovalPolicy) -> ApprovalPolicy:
+        return _settled(word, case.tool, reviewed)[0]
+
     fits = [(rule, fit(rule, case)) for rule in rules]
     sure = [rule for rule, found in fits if found is Fit.YES]
-    about = [rule for rule, found in fits if found is Fit.YES or (found is Fit.PERHAPS and rule.policy in _RESTRAINING)]
+    about = [
+        rule
+        for rule, found in fits
+        if found is Fit.YES or (found is Fit.PERHAPS and comes_to(rule.policy) in _RESTRAINING)
+    ]
     denials = [rule for rule in about if rule.policy is ApprovalPolicy.ALWAYS_DENY]
     unbeaten = [rule for rule in about if not any(_outdoes(other, rule) for other in sure)]
-    counting = denials[:1] or _strictest(unbeaten)
-    if not sure and not denials and _stricter(default, counting):
+    counting = denials[:1] or _strictest(unbeaten, comes_to)
+    if not sure and not denials and _stricter(default, counting, comes_to):
         counting = []
     rule = counting[0] if counting else None
     policy, auto = _settled(rule.policy if rule else default, case.tool, reviewed)
@@ -76,15 +86,21 @@ def _outdoes(one: Rule, other: Rule) -> bool:
     return beats(one, other) and (one.of_file or not (other.of_file and other.terms.say_who))
 
 
-def _strictest(rules: Sequence[Rule]) -> list[Rule]:
-    """Those of the strictest word there is among them: several, if several say it."""
-    strictest = min((STRICTEST_FIRST.index(rule.policy) for rule in rules), default=0)
-    return [rule for rule in rules if rule.policy is STRICTEST_FIRST[strictest]]
+def _strictest(rules: Sequence[Rule], comes_to: _ComesTo) -> list[Rule]:
+    """Those that come to the strictest there is among them, those that say so first: several, if several do. AUTO that
+    asks asks on its own terms, whoever else asks.
+    """
+    ranked = sorted(rules, key=lambda rule: (_rank(comes_to(rule.policy)), _rank(rule.policy)))
+    return [rule for rule in ranked if comes_to(rule.policy) is comes_to(ranked[0].policy)]
 
 
-def _stricter(default: ApprovalPolicy, counting: Sequence[Rule]) -> bool:
+def _stricter(default: ApprovalPolicy, counting: Sequence[Rule], comes_to: _ComesTo) -> bool:
     """Whether the default is stricter than what would take its place, or there is nothing to."""
-    return not counting or STRICTEST_FIRST.index(default) < STRICTEST_FIRST.index(counting[0].policy)
+    return not counting or _rank(comes_to(default)) < _rank(comes_to(counting[0].policy))
+
+
+def _rank(word: ApprovalPolicy) -> int:
+    return STRICTEST_FIRST.index(word)
 
 
 def _settled(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:
@@ -114,7 +130,7 @@ def _why(rule: Rule | None, about: Sequence[Rule]) -> str:
 def _perhaps(rule: Rule | None, case: Case) -> str:
     if rule is None or fit(rule, case) is Fit.YES:
         return ""
-    return f"It is not known whether it fits ({what_is_off(rule, case)}), so it counts."
+    return f"It may be about this call, or about a part of it ({what_is_off(rule, case)}), and so it counts."
 
 
 def _passed(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> str:

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.rule_language import is_person
-from bot.domain.terms import ASKER
+from bot.domain.destinations import Channel, destinations
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import Audience, Notice
+from bot.engine.delivery import named_people
 from bot.engine.rules import Rules
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
@@ -73,8 +74,8 @@ class Reminders:
         place = str(turn.conversation)
         audiences = [Audience(place, each.partition(":")[2], private=True) for each in people[:MOST_PEOPLE]]
         notice = Notice(_words(step, step.approval.requested_for, signatories.needed(terms)))
-        # Where those who may sign are groups, everybody in the conversation hears it.
-        for audience in audiences or [Audience(place)]:
+        # Where those who may sign are groups, everybody hears it who is where the card stands.
+        for audience in audiences or _around(step.approval, turn.conversation):
             try:
                 async with asyncio.timeout(TELL_SECONDS):
                     await surface.tell(audience, notice)
@@ -85,9 +86,15 @@ class Reminders:
 def _people(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
     """The principals of those who could sign and are named as people of the platform on which it was asked."""
     asker = approval.requested_for
-    named = {asker.principal if each == ASKER else each for entries in approvers for each in entries}
-    barred = {asker.principal, *approval.editors} if approval.terms.four_eyes else set()
-    return sorted(each for each in named - barred if is_person(each) and each.startswith(f"{asker.platform}:"))
+    barred = frozenset({asker.principal, *approval.editors}) if approval.terms.four_eyes else frozenset()
+    return named_people(approvers, asker, barred)
+
+
+def _around(approval: Approval, where: ConversationKey) -> list[Audience]:
+    """Everybody in the channels where the card stands."""
+    channels = [each.id for each in destinations(approval) if isinstance(each, Channel)]
+    there = [replace(where, channel=channel, thread="") for channel in channels]
+    return [Audience(str(each)) for each in there or [where]]
 
 
 def _words(step: ToolStep, asker: Author, needed: str) -> str:

@@ -42,14 +42,17 @@ def signing(
             return NotAllowed(f"{_ASKED} {needed}")
         if member.author.principal in editors:
             return NotAllowed(f"{_EDITED} {needed}")
-    return Signing(evidence, terms.quorum)
+    barred = frozenset({asker.principal, *editors}) if terms.four_eyes else frozenset()
+    return Signing(evidence, terms.quorum, terms.approvers, barred)
 
 
 def _evidence(signatories: Signatories, terms: Terms, asker: Author, member: Member) -> str:
     """Which principal or role of each set of approvers this person is; empty if one of the sets has none."""
+    # Whoever is a full member or an admin of another platform is nobody here.
+    here = member.author.platform == asker.platform
     if not terms.approvers:
-        return signatories.evidence(member)
-    if member.guest or member.external:
+        return signatories.evidence(member) if here or member.author.principal == signatories.operator else ""
+    if not here or member.guest or member.external:
         return ""
     found = [_entry(approvers, asker, member) for approvers in terms.approvers]
     return ", ".join(dict.fromkeys(found)) if all(found) else ""

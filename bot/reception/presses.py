@@ -27,6 +27,21 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True)
+class Allow:
+    """Sign this call and allow the next ones like it; `offer` is the word of which (`rendering.grant_offers`)."""
+
+    card: CardRef
+    offer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Open the form in which a call's arguments can be changed before anybody signs it."""
+
+    card: CardRef
+
+
+@dataclass(frozen=True, slots=True)
 class AskWhyNot:
     """Open the window that asks for a reason before a call is denied."""
 
@@ -79,4 +94,4 @@ class AskToConfirm:
     label: str
 
 
-Press = Approve | AskWhyNot | ViewAll | Review | Check | RunAgain | Stop | Rate | Run | AskToConfirm
+Press = Approve | Allow | Edit | AskWhyNot | ViewAll | Review | Check | RunAgain | Stop | Rate | Run | AskToConfirm

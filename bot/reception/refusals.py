@@ -12,6 +12,7 @@ from bot.rendering.plain import one_line
 
 OUT_OF_DATE = "This card is out of date. See the newer one."
 GONE = "This approval no longer exists."
+WORN_OUT = "This button does nothing any more."
 
 
 def refused(settlement: Settlement) -> str:

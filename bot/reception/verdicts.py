@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from bot.domain.approvals import Decision, Verdict
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.grants import Permission
 from bot.domain.turns import ToolStep
 from bot.ports import FrontDoor
 from bot.reception.presses import CardRef
 from bot.reception.records import Records
-from bot.reception.refusals import refused
+from bot.reception.refusals import WORN_OUT, refused
+from bot.rendering.grant_offers import offered
 
 RECENT_TURNS = 30
 
@@ -33,8 +33,13 @@ async def decide(
     return "\n".join(dict.fromkeys(filter(None, told)))
 
 
-async def grant(engine: FrontDoor, card: CardRef, permission: Permission, member: Member) -> str:
-    """Approve a call and allow the next ones like it; what the person has to be told, empty if it counted."""
+async def allow(engine: FrontDoor, card: CardRef, offer: str, member: Member) -> str:
+    """Approve a call and allow what the word of an offer stands for (`rendering.grant_offers`); what the person has to
+    be told, empty if it counted.
+    """
+    permission = offered(offer)
+    if permission is None:
+        return WORN_OUT
     decision = Decision(card.approval_id, card.revision, Verdict.APPROVE, member.author)
     return refused(await engine.grant(decision, permission, member))
 

@@ -11,7 +11,7 @@ from bot.domain.approvals import Approval
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.cards import CardArgument
-from bot.rendering.plain import one_line
+from bot.rendering.edits import edited_before
 from bot.rendering.tool_lines import tool_line
 
 RISKS: Mapping[str, str] = {
@@ -51,28 +51,22 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
     return "\n".join(lines)
 
 
-def changed_since(approval: Approval) -> str:
-    """That somebody has changed the arguments since the model asked for the call; empty if nobody has."""
-    if approval.proposed is None:
-        return ""
-    by = one_line(approval.revised_by, 60)
-    return f"Changed{f' by {by}' if by else ''} since the model asked for it."
-
-
 def became(step: ToolStep, view: TurnView) -> Sequence[str]:
-    """How a signed call went on."""
+    """What was changed in a signed call before, and how it went on."""
     line = tool_line(step, view)
+    changed = edited_before(step)
     match step.status:
         case StepStatus.READY | StepStatus.STARTED:
-            return (line.summary or line.state,)
+            parts = [changed, line.summary or line.state]
         case StepStatus.DONE:
-            return (line.summary or "done",)
+            parts = [changed, line.summary or "done"]
         case StepStatus.FAILED:
-            return (f"but it failed: {line.summary}" if line.summary else "but it failed",)
+            parts = [changed, f"but it failed: {line.summary}" if line.summary else "but it failed"]
         case StepStatus.UNKNOWN:
-            return tuple(part for part in (f"it {line.state}", line.summary) if part)
+            parts = [changed, f"it {line.state}", line.summary]
         case _:
-            return ()
+            parts = []
+    return tuple(filter(None, parts))
 
 
 def soonest_end(approvals: Sequence[Approval], now: float) -> tuple[float, float] | None:

@@ -7,16 +7,17 @@ What is shown is what runs: characters that hide are spelled out, only secrets a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.approvals import Approval
+from bot.domain.secret_shapes import MASK, masked, secret_name, without_secrets
 from bot.domain.terms import ASKER, MEMBERS
 from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.rendering.grant_offers import granted
 from bot.rendering.plain import one_line, revealed
-from bot.rendering.secrets import MASK, masked, secret_name
 
 VALUE_LIMIT = 200
 VALUE_LINES = 6
@@ -110,7 +111,7 @@ def outcome(status: StepStatus, approval: Approval) -> str:
         case StepStatus.CANCELLED:
             return "Cancelled. Not run."
         case _:
-            return f"Approved{by}"
+            return " · ".join(filter(None, (f"Approved{by}", granted(approval.granted))))
 
 
 def needs(approval: Approval) -> str:
@@ -210,17 +211,4 @@ def _argument(name: str, value: Any) -> CardArgument:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(_without_secrets(value))
-
-
-def _without_secrets(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {
-                str(key): MASK if secret_name(str(key)) and inner not in (None, "") else _without_secrets(inner)
-                for key, inner in value.items()
-            }
-        case list() | tuple():
-            return [_without_secrets(inner) for inner in value]
-        case _:
-            return value
+    return value if isinstance(value, str) else canonical_json(without_secrets("", value))

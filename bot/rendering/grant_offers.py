@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.domain.grants import ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.grants import Always, ForHours, Permission, Scope, TheseArguments, ThisThread
 from bot.domain.turns import StepStatus, ToolStep
 
 
@@ -41,6 +41,12 @@ OFFERS = (
         "Calls of this tool by the same person run in this workspace without asking, for 8 hours.",
         Permission(ForHours(8)),
     ),
+    GrantOffer(
+        "always",
+        "Always allow (admins)",
+        "Calls of this tool by the same person run in this workspace without asking, until somebody revokes that.",
+        Permission(Always()),
+    ),
 )
 """The narrowest that is of use comes first: a card has room for one."""
 
@@ -55,6 +61,22 @@ def grant_offers(step: ToolStep) -> tuple[GrantOffer, ...]:
     if tool.destructive or not tool.server_id or approval.terms.quorum > 1:
         return ()
     return OFFERS
+
+
+def granted(scope: Scope | None) -> str:
+    """What was granted with a signature, as the card says it afterwards; empty if nothing was."""
+    match scope:
+        case None:
+            return ""
+        case ThisThread():
+            what = "allowed in this thread until it was not used for an hour"
+        case TheseArguments():
+            what = "this very call allowed in this thread until it was not used for an hour"
+        case ForHours(hours):
+            what = f"allowed for {hours:g} {'hour' if hours == 1 else 'hours'}"
+        case Always():
+            what = "always allowed"
+    return f"{what} · /mcp grants list"
 
 
 def offered(word: str) -> Permission | None:

@@ -136,6 +136,7 @@ def terms_body(terms: Terms) -> Body | None:
         "expires": terms.expires,
         "on_timeout": terms.on_timeout.value if terms.on_timeout else None,
         "remind": terms.remind,
+        "deliver": sorted(terms.deliver),
     }
 
 
@@ -150,6 +151,7 @@ def read_terms(body: Body | None) -> Terms:
         expires=body["expires"],
         on_timeout=OnTimeout(body["on_timeout"]) if body["on_timeout"] else None,
         remind=body["remind"],
+        deliver=frozenset(body.get("deliver", ())),
     )
 
 

@@ -4,6 +4,7 @@ them. Whether somebody may decide was found out before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,6 +32,9 @@ from bot.storage.endings import go_on, lock_turn, show_change
 from bot.storage.inserting import Insert
 from bot.storage.ringing import ring_turn
 from bot.storage.tables import Json, approvals, decisions, steps
+
+_Signers = Mapping[str, str]
+"""People's names by their principals."""
 
 _asked = (
     sa.select(
@@ -88,11 +92,15 @@ _add_decision = Insert(
     )
 )
 _decided = sa.select(decisions.c.verdict, decisions.c.approval_id).where(decisions.c.key == bindparam("key"))
-_has_signed = sa.select(decisions.c.person).where(
+_signed = sa.select(decisions.c.person, decisions.c.name, decisions.c.evidence).where(
+    decisions.c.approval_id == bindparam("a"),
+    decisions.c.revision == bindparam("r"),
+    decisions.c.verdict == Verdict.APPROVE.value,
+)
+_take_back = decisions.delete().where(
     decisions.c.approval_id == bindparam("a"),
     decisions.c.revision == bindparam("r"),
     decisions.c.person == bindparam("p"),
-    decisions.c.verdict == Verdict.APPROVE.value,
 )
 _revise = (
     approvals.update()
@@ -126,14 +134,19 @@ def decide(connection: sa.Connection, decision: Decision, key: str, signing: Sig
     if asked is None or objection is not None:
         return objection or NoSuchApproval()
     approved = decision.verdict is Verdict.APPROVE
-    person = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
-    missing = _missing(asked, signing)
-    if approved and connection.execute(_has_signed, person).first() is not None:
+    this = {"a": decision.approval_id, "r": decision.revision}
+    standing, fallen = _signers(connection, asked, decision, signing)
+    missing = _missing(asked, len(standing), signing)
+    if approved and decision.by.principal in standing:
         return AlreadySettled(f"You have signed it already. It needs {_more(missing)}.")
+    if approved:
+        for person in fallen:
+            connection.execute(_take_back, {**this, "p": person})
     connection.execute(
         _add_decision.on(connection),
         {
-            **person,
+            **this,
+            "p": decision.by.principal,
             "name": decision.by.name,
             "verdict": decision.verdict.value,
             "why": decision.reason,
@@ -141,13 +154,14 @@ def decide(connection: sa.Connection, decision: Decision, key: str, signing: Sig
             "evidence": signing.evidence,
         },
     )
-    signers = [*(asked.signers or ()), decision.by.name] if approved else []
+    signers = [*standing.values(), decision.by.name] if approved else []
     if approved:
         connection.execute(_count, {"a": decision.approval_id, "who": signers})
     counts = not approved or missing <= 1
     if counts:
         _settle(connection, asked, decision, " and ".join(signers))
     show_change(connection, asked.turn_id)
+    facts: dict[str, Any] = {"no_longer_count": sorted(fallen)} if approved and fallen else {}
     audit.record(
         connection,
         "decided" if counts else "signed",
@@ -161,6 +175,7 @@ def decide(connection: sa.Connection, decision: Decision, key: str, signing: Sig
         evidence=signing.evidence,
         needed=0 if counts else missing - 1,
         fingerprint=asked.fingerprint,
+        **facts,
     )
     ring_turn(connection, asked.turn_id)
     return Settled(decision.verdict) if counts else Counted(missing - 1)
@@ -170,7 +185,7 @@ def _made_before(connection: sa.Connection, approval_id: str, verdict: Verdict, 
     """What a decision has come to whose COMMIT's answer was lost."""
     asked = connection.execute(_asked, {"approval_id": approval_id}).one()
     waits = asked.status == StepStatus.AWAITING
-    return Counted(_missing(asked, signing)) if waits else Settled(verdict)
+    return Counted(_missing(asked, len(asked.signers or ()), signing)) if waits else Settled(verdict)
 
 
 def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: str) -> None:
@@ -191,10 +206,23 @@ def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: 
     go_on(connection, asked.turn_id)
 
 
-def _missing(asked: Any, signing: Signing) -> int:
+def _signers(connection: sa.Connection, asked: Any, decision: Decision, signing: Signing) -> tuple[_Signers, _Signers]:
+    """Those who have signed and whose signatures still count, by their principals and in their order; and those whose
+    signatures do not count any more, since a rule has become stricter. They may sign anew, if it is for them to.
+    """
+    order = {name: place for place, name in enumerate(asked.signers or ())}
+    rows = connection.execute(_signed, {"a": decision.approval_id, "r": decision.revision}).all()
+    standing: dict[str, str] = {}
+    fallen: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: order.get(row.name, 0)):
+        (standing if signing.accepts(row.person, row.evidence) else fallen)[row.person] = row.name
+    return standing, fallen
+
+
+def _missing(asked: Any, signers: int, signing: Signing) -> int:
     """How many have still to sign: what was asked for counts as well as what is asked for now."""
     quorum: int = max(signing.quorum, read_terms(asked.terms).quorum)
-    return quorum - len(asked.signers or ())
+    return quorum - signers
 
 
 def _more(count: int) -> str:

@@ -98,7 +98,7 @@ def wanted_of(step: ToolStep, conversation: ConversationKey) -> Wanted | None:
         conversation=conversation,
         asker=approval.requested_for.principal,
         destructive=tool.destructive,
-        rule=step.ruling.rule if step.ruling is not None else "",
+        rule=step.ruling.asked_by if step.ruling is not None else "",
         terms=approval.terms,
     )
 

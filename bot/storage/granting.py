@@ -6,17 +6,24 @@ import dataclasses
 
 import sqlalchemy as sa
 
-from bot.domain.approvals import ALONE, Decision, Settled, Settlement, Signing, Verdict
+from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Settled, Settlement, Signing, Verdict
 from bot.domain.grants import Grant, covers
 from bot.storage import audit, deciding, grant_rows
 from bot.storage.records import read_approval, read_record
 
 
 def decide_and_grant(
-    connection: sa.Connection, decision: Decision, grant: Grant, key: str, signing: Signing = ALONE
+    connection: sa.Connection,
+    decision: Decision,
+    grant: Grant,
+    key: str,
+    signing: Signing = ALONE,
+    *,
+    following: Following = NOBODY_ELSE,
 ) -> Settlement:
-    """Approve a call and keep a grant with it; other calls of the turn that it covers are approved with it. Nothing is
-    granted by a decision that is not the one that counts. `key` is this decision's own.
+    """Approve a call and keep a grant with it; other calls of the turn that it covers are approved with it, as far as
+    whoever grants may sign them: `following` has the grounds. Nothing is granted by a decision that is not the one that
+    counts. `key` is this decision's own.
     """
     settlement = deciding.decide(connection, decision, key, signing)
     if settlement != Settled(Verdict.APPROVE) or not grant_rows.give(connection, grant):
@@ -29,10 +36,11 @@ def decide_and_grant(
         wanted = grant_rows.wanted_of(step, turn.conversation)
         if wanted is None or step.approval is None or turn.question.again or not covers(grant, wanted):
             continue
-        if step.approval.terms.four_eyes and decision.by.principal in step.approval.editors:
+        grounds = following.get((step.approval.id, step.approval.revision))
+        if grounds is None:
             continue
         same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
-        if isinstance(deciding.decide(connection, same, f"{key}:{step.n}", signing), Settled):
+        if isinstance(deciding.decide(connection, same, f"{key}:{step.n}", grounds), Settled):
             followed.append(step.approval.id)
     audit.record(
         connection,

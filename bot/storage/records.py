@@ -12,10 +12,11 @@ from sqlalchemy import bindparam
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import scope_of
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage.bodies import read_call, read_grant, read_question, read_reply, read_result, read_ruling, read_terms
-from bot.storage.tables import approvals, conversations, deliveries, steps, turns
+from bot.storage.tables import approvals, conversations, deliveries, grants, steps, turns
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,13 @@ _step_columns = (
         )
     ),
     *(column.label(f"approval_{column.name}") for column in approvals.c),
+    *(
+        sa.select(what).where(grants.c.approval_id == approvals.c.id).limit(1).scalar_subquery().label(name)
+        for name, what in (
+            ("granted_scope", grants.c.scope),
+            ("granted_seconds", grants.c.expires_at - grants.c.created_at),
+        )
+    ),
 )
 _asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 # One statement a record: nothing is read more often.
@@ -186,4 +194,5 @@ def _read_approval(row: Any, platform: str) -> Approval:
         terms=read_terms(row.approval_terms),
         signers=tuple(row.approval_signers or ()),
         remind_in=row.approval_remind_in,
+        granted=scope_of(row.granted_scope or "", row.granted_seconds),
     )

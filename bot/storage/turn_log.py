@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from bot.domain.approvals import ALONE, Decision, Revision, Settlement, Signing
+from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
@@ -82,9 +82,13 @@ class SqlTurnLog:
         """Compare-and-set on the approval's id and revision."""
         return await self._run(deciding.decide, decision, uuid.uuid4().hex, signing)
 
-    async def grant(self, decision: Decision, grant: Grant, signing: Signing = ALONE) -> Settlement:
+    async def grant(
+        self, decision: Decision, grant: Grant, signing: Signing = ALONE, following: Following = NOBODY_ELSE
+    ) -> Settlement:
         """Approve a call and keep a grant with it."""
-        return await self._run(granting.decide_and_grant, decision, grant, uuid.uuid4().hex, signing)
+        return await self._run(
+            granting.decide_and_grant, decision, grant, uuid.uuid4().hex, signing, following=following
+        )
 
     async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
         """Take in hand what nobody has been reminded of yet."""

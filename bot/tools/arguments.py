@@ -20,7 +20,7 @@ from jsonschema.validators import Draft202012Validator, extend, validator_for  #
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from bot.domain.tools import canonical_json
+from bot.domain.tools import Misfit, canonical_json
 
 _MOST = 5
 _LONGEST_SENTENCE = 300
@@ -34,7 +34,20 @@ class _Unjudged(Exception):
 
 
 def misfits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """One phrase for each argument that does not fit, at most five; empty if all fit or nobody can tell.
+    """One phrase for each argument that does not fit, at most five; empty if all fit or nobody can tell."""
+    return tuple(_phrase(error) for error in _errors(schema, arguments))
+
+
+def by_argument(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Misfit, ...]:
+    """The same, each with the name of the argument it is about."""
+    return tuple(
+        Misfit(str(error.absolute_path[0]) if error.absolute_path else "", _phrase(error))
+        for error in _errors(schema, arguments)
+    )
+
+
+def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Any]:
+    """What the library finds, as long as it can be trusted to come to an end.
 
     References outside the schema are never fetched (MCP specification 2026-07-28: MUST NOT). Regular expressions are
     never run, because some take years, and no check takes more than ten thousand steps: a server must not be able to
@@ -42,15 +55,14 @@ def misfits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[st
     """
     text = canonical_json(schema)
     if len(text) > _LARGEST_SCHEMA:
-        return ()
+        return []
     token = _steps.set(0)
     try:
-        errors = list(islice(_validator(text).iter_errors(dict(arguments)), _MOST))
+        return list(islice(_validator(text).iter_errors(dict(arguments)), _MOST))
     except (_Unjudged, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
-        return ()
+        return []
     finally:
         _steps.reset(token)
-    return tuple(_phrase(error) for error in errors)
 
 
 @lru_cache(maxsize=512)

@@ -11,16 +11,17 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.checks import Check
 from bot.domain.messages import ToolCall
 from bot.domain.servers import EVERYWHERE, ConnectPolicy, ServerEntry, ServerState, ServerStatus, Standing
-from bot.domain.tools import NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet, digest
+from bot.domain.tools import Misfit, NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet, digest
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import CallContext
 from bot.tools.addresses import Allowances, Resolve, resolved
-from bot.tools.arguments import misfits
+from bot.tools.arguments import by_argument, misfits
 from bot.tools.connection import Connection, trouble
 from bot.tools.doctor import Doctor
 from bot.tools.kept import Kept, KeptServers
@@ -146,6 +147,11 @@ class McpToolbox:
             text = f"The arguments do not fit the tool, so nothing was sent. Correct them and call it again:\n{listed}"
             return Returned(failed_result(call.id, self._shared.redact(text)))
         return await kept.connection.call(tool, call, context)
+
+    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+        """What of these arguments does not fit the tool's schema, without any secret of ours."""
+        found = by_argument(tool.input_schema, arguments)
+        return [Misfit(each.argument, self._shared.redact(each.problem)) for each in found]
 
     def servers(self) -> Sequence[ServerState]:
         """Every server, by name and without its secrets. One whose definition cannot be read has no command and no

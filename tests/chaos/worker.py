@@ -11,14 +11,15 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.tools import Annotations, Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Annotations, Misfit, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
@@ -83,6 +84,9 @@ class World:
         self._effects.write(f"{tool.original_name} {context.key}")
         await asyncio.sleep(random.uniform(0, 0.1))
         return Returned(ToolResult(call.id, (TextPart("ok"),)))
+
+    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+        return ()
 
 
 class Wall:

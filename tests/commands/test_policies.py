@@ -42,7 +42,8 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
     line = (
         "mcp policy set notes add* ask --except add_all --argument to.name=ben* --annotation open-world=no "
         "--in kitchen --in test:w:hall --profile desk --asker members --asker test:ana "
-        "--approver test-group:g --approver test:ana --four-eyes --quorum 2 --expires 2h --on-timeout keep --remind"
+        "--approver test-group:g --approver test:ana --four-eyes --quorum 2 --expires 2h --on-timeout keep --remind "
+        "--deliver kitchen --deliver approvers"
     )
     reply = await held.ask(line)
     rule = only_rule(held)
@@ -63,6 +64,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
             expires=7200.0,
             on_timeout=OnTimeout.KEEP,
             remind=True,
+            deliver=frozenset({"test:w:kitchen", "approvers"}),
         ),
         workspace="test:w",
     )
@@ -85,6 +87,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         ("notes add ask --quorum many", "`--quorum` cannot be used: must be a number of people, 1 to 20."),
         ("notes add ask --expires soon", "`--expires` cannot be used: must be a time from 1m to 30d"),
         ("notes add deny --four-eyes", "ALWAYS_DENY asks nobody"),
+        ("notes add ask --deliver test:w", "`--deliver` cannot be used: must be thread, approvers or PLATFORM:"),
         ("notes add ask --profile nobody", "There is no profile of that name."),
         ("no* add ask", "A rule here is about one server, or about all"),
         ("notes ad ask", "`notes` has no tool of that name. Did you mean `add`?"),
@@ -96,6 +99,17 @@ async def test_what_cannot_be_used_is_said_and_nothing_is_set(line: str, said: s
     assert reply.failed
     assert said in reply.text
     assert not held.policies.kept
+
+
+async def test_a_rule_that_sends_cards_to_groups_is_kept_and_says_that_they_cannot_be_written_to() -> None:
+    held = office()
+    reply = await held.ask(
+        "mcp policy set notes add ask --approver test-group:g --approver test:ana --deliver approvers"
+    )
+    assert "Groups and roles cannot be written to, so the card stays in the thread." in reply.text
+    assert only_rule(held).terms.deliver == {"approvers"}
+    await held.ask("mcp policy set notes add ask --deliver thread")
+    assert only_rule(held).terms.deliver == frozenset()
 
 
 async def test_a_rule_for_all_servers_is_for_all_tools_of_that_name() -> None:
@@ -226,12 +240,23 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
     for options, by in (
         (("--as", "test:zoe", "--guest"), "policy.toml:12"),
         (("--in", "kitchen"), "policy.toml:15"),
+        (("--in", "test:w:kitchen"), "policy.toml:15"),
         (("--as", "test:zoe", "--role", "test-group:g"), "policy.toml:18"),
     ):
         denied = await explained(held, *options)
         assert (denied["policy"], denied["decided by"]) == ("blocked", by)
         assert denied["because"] == "A rule that denies wins over every other."
         assert denied["policy.toml:3"].endswith(f": {by} denies")
+
+
+async def test_the_operator_explains_calls_anywhere_and_an_admin_those_of_their_workspace() -> None:
+    held = office()
+    held.rules = (Rule(DENY, places=frozenset({"slack:T1:C9"}), id="policy.toml:15"),)
+    line = "mcp policy explain notes add --in slack:T1:C9"
+    assert facts(await held.ask(line, OPERATOR))["decided by"] == "policy.toml:15"
+    refused = await held.ask(line)
+    assert refused.failed
+    assert "another workspace" in refused.text
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '"x"'])

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.approvals import (
+    ALONE,
     AlreadySettled,
     Approval,
     ApprovalPolicy,
@@ -121,6 +122,16 @@ async def entries(ledger: Ledger, *kinds: str) -> list[AuditEntry]:
 
 
 # ---------------------------------------------------------------------- what is covered
+
+
+async def test_the_call_that_was_signed_says_what_was_granted_with_it(ledger: Ledger) -> None:
+    for scope in (ThisThread(), TheseArguments(), ForHours(8), Always()):
+        grant = await granted(ledger, scope)
+        found = await ledger.log.approval(grant.approval_id)
+        assert found is not None
+        assert found[1].approval is not None
+        assert found[1].approval.granted == scope
+        assert await SqlGrantStore(ledger.database).revoke(grant.id, BEN)
 
 
 async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(ledger: Ledger) -> None:
@@ -247,10 +258,15 @@ async def test_a_grant_for_always_stays_until_it_is_revoked(ledger: Ledger) -> N
 
 
 async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_not(ledger: Ledger) -> None:
-    first, same, other = wanted(2, "card-2", a=1), wanted(3, "card-3", a=2), as_it(wanted(4, a=1), name="delete")
+    first, same, other = (
+        wanted(2, "card-2", a=1),
+        wanted(3, "card-3", a=2),
+        as_it(wanted(4, "card-4", a=1), name="delete"),
+    )
     claim, (step, *_) = await asks(ledger, first, same, other)
     decision, grant = given(step)
-    assert await ledger.log.grant(decision, grant) == Settled(Verdict.APPROVE)
+    following = {("card-3", 1): ALONE, ("card-4", 1): ALONE}
+    assert await ledger.log.grant(decision, grant, following=following) == Settled(Verdict.APPROVE)
     record = await ledger.log.resume(claim)
     assert [each.status for each in record.calls] == [StepStatus.READY, StepStatus.READY, StepStatus.AWAITING]
     assert [each.approval.decided_by for each in record.calls if each.approval] == ["Ben", "Ben", ""]
@@ -262,15 +278,14 @@ async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_n
     assert (row.facts["grant"], row.facts["scope"], row.facts["person"]) == (grant.id, "thread", "test:ana")
 
 
-async def test_whoever_edited_a_duplicate_does_not_sign_it_with_a_grant_where_four_eyes_are_wanted(
-    ledger: Ledger,
-) -> None:
-    terms = Terms(four_eyes=True)
-    first, edited = wanted(2, terms=terms, a=1), wanted(3, "card-edited", terms=terms, a=2)
-    claim, (step, _) = await asks(ledger, first, edited)
+async def test_a_duplicate_that_whoever_grants_may_not_sign_or_has_not_seen_so_does_not_follow(ledger: Ledger) -> None:
+    first, edited, another = wanted(2, a=1), wanted(3, "card-edited", a=2), wanted(4, a=3)
+    claim, (step, *_) = await asks(ledger, first, edited, another)
     assert await ledger.log.revise(Revision("card-edited", 1, {"a": 3}, fingerprint_of(TOOL, {"a": 3}), BEN))
-    assert await ledger.log.grant(*given(step)) == Settled(Verdict.APPROVE)
-    assert [each.status for each in (await ledger.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.AWAITING]
+    following = {("card-edited", 1): ALONE}
+    assert await ledger.log.grant(*given(step), following=following) == Settled(Verdict.APPROVE)
+    statuses = [each.status for each in (await ledger.log.resume(claim)).calls]
+    assert statuses == [StepStatus.READY, StepStatus.AWAITING, StepStatus.AWAITING]
 
 
 async def test_a_decision_that_does_not_count_grants_nothing(ledger: Ledger) -> None:
@@ -301,9 +316,11 @@ async def test_transactions_that_are_run_twice_give_use_and_revoke_once(ledger: 
 
     ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
     store = SqlGrantStore(ledger.database)
-    claim, (step, _) = await asks(ledger, wanted(2, a=1), wanted(3, a=1))
+    claim, (step, same) = await asks(ledger, wanted(2, a=1), wanted(3, a=1))
     decision, grant = given(step)
-    assert await ledger.log.grant(decision, grant) == Settled(Verdict.APPROVE)
+    assert same.approval is not None
+    following = {(same.approval.id, 1): ALONE}
+    assert await ledger.log.grant(decision, grant, following=following) == Settled(Verdict.APPROVE)
     await over(ledger, claim)
     assert [each.id for each in await store.in_force(HALL.home)] == [grant.id]
     assert await runs(ledger, wanted(2, a=1))

@@ -38,6 +38,7 @@ TERMS = Terms(
     expires=600.0,
     on_timeout=OnTimeout.KEEP,
     remind=True,
+    deliver=frozenset({"test:w:kitchen", "test:ben"}),
 )
 WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.TOOLS)
 

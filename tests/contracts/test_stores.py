@@ -735,6 +735,7 @@ async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side
                 expires=60.0,
                 on_timeout=OnTimeout.KEEP,
                 remind=True,
+                deliver=frozenset({"test:w:hall"}),
             ),
         ),
     ]

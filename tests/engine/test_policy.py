@@ -103,6 +103,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
         expires = "2h"
         on_timeout = "keep"
         remind = true
+        deliver = ["slack:T1:C8", "approvers"]
     """)
     assert policies.rules == (
         Rule(
@@ -122,6 +123,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
                 expires=7200.0,
                 on_timeout=OnTimeout.KEEP,
                 remind=True,
+                deliver=frozenset({"slack:T1:C8", "approvers"}),
             ),
             id="policy.toml:2",
         ),
@@ -211,6 +213,9 @@ def test_an_unknown_key_is_refused_with_its_line_and_what_may_stand_there(text: 
         ('policy = "ASK_USER"\nexpires = "soon"', 5, "rules.expires must be a time from 1m to 30d"),
         ('policy = "ASK_USER"\nexpires = 5', 5, "rules.expires must be a time from 1m to 30d"),
         ('policy = "ASK_USER"\non_timeout = "allow"', 5, "rules.on_timeout must be one of deny, keep"),
+        ('policy = "ASK_USER"\n\ndeliver = "slack:T1"', 6, "rules.deliver 'slack:T1' must be thread, approvers or PLA"),
+        ('policy = "ASK_USER"\ndeliver = ["thread", "slack:T1:C9"]', 5, "rules.deliver thread stands alone"),
+        ('policy = "ALWAYS_ALLOW"\ndeliver = "approvers"', 4, "rules.policy ALWAYS_ALLOW asks nobody"),
         ('policy = "ALWAYS_DENY"\nquorum = 2', 4, "rules.policy ALWAYS_DENY asks nobody"),
     ],
 )

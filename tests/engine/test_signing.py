@@ -33,7 +33,7 @@ from bot.engine.rules import RuleBook
 from bot.engine.signing import signing
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import House
-from tests.fakes.parts import ANA, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until
+from tests.fakes.parts import ANA, HALL, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until
 from tests.rules import plain
 
 ASK, DENY = ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY
@@ -290,6 +290,17 @@ async def test_one_who_cannot_be_reached_does_not_keep_the_others_from_being_rem
         house.clock[0] += 301
         await until(lambda: bool(surface.told))
     assert [audience.person for audience, _ in surface.told] == ["zoe"]
+
+
+async def test_where_the_card_stands_in_another_channel_those_there_are_reminded(house: House) -> None:
+    house.surface = surface = Telling()
+    engine = prepared(house, terms(OPS, remind=True, expires=600.0, deliver=frozenset({f"{HALL.home}:approvals"})))
+    async with running(engine):
+        _, approval = await asked(house, engine)
+        await until_posted(house, approval)
+        house.clock[0] += 301
+        await until(lambda: bool(surface.told))
+    assert [audience for audience, _ in surface.told] == [Audience(f"{HALL.home}:approvals:")]
 
 
 async def test_nobody_is_reminded_of_what_is_decided(house: House) -> None:

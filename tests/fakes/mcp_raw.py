@@ -6,7 +6,8 @@ It uses no MCP library, so it starts fast and can say what a well-behaved server
     probe      "answer" | "exit" | "silence": what it does with `server/discover`
     listings   successive listings of its tools; each is a list of pages, each page a `tools/list` result
     calls      tool name -> {"result": ...} | {"error": ...} | {"do": "silence" | "die" | "change" | "stderr" | "pid"}
-                "change" may say which `notification` it sends
+                | {"do": "note", "file": ...}; "change" may say which `notification` it sends, "note" appends the
+                argument `label` to the file, for good
     junk       true: it begins with a line that is neither JSON nor UTF-8
     deaf       true: it ignores the end of its input
     pids       a file to which it appends its process id when it starts
@@ -53,7 +54,8 @@ def hear(message: dict[str, Any]) -> None:
             pages = listings[min(listing, len(listings) - 1)]
             say({"id": message["id"], "result": stamped(pages[min(page, len(pages) - 1)])})
         case "tools/call":
-            run(message["id"], script.get("calls", {}).get(message["params"]["name"], {}))
+            called = message["params"]
+            run(message["id"], script.get("calls", {}).get(called["name"], {}), called.get("arguments", {}))
         case method:
             say({"id": message["id"], "error": {"code": -32601, "message": "Method not found", "data": method}})
 
@@ -78,7 +80,7 @@ def stamped(result: dict[str, Any]) -> dict[str, Any]:
     return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
 
 
-def run(request_id: Any, action: dict[str, Any]) -> None:
+def run(request_id: Any, action: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Do what the script says about a tool."""
     global listing  # noqa: PLW0603  # the program is its state
     if "result" in action:
@@ -87,6 +89,8 @@ def run(request_id: Any, action: dict[str, Any]) -> None:
         say({"id": request_id, "error": action["error"]})
     elif action.get("do") == "pid":
         say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": str(os.getpid())}]})})
+    elif action.get("do") == "note":
+        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": noted(action, arguments)}]})})
     elif action.get("do") == "die":
         os._exit(1)
     elif action.get("do") == "change":
@@ -97,6 +101,15 @@ def run(request_id: Any, action: dict[str, Any]) -> None:
         sys.stderr.write("x" * 10_000 + "\nthe last line\n")
         sys.stderr.flush()
         os._exit(1)
+
+
+def noted(action: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """Do something that can be counted afterwards, whatever happens to this program; what it says of it."""
+    with Path(action["file"]).open("a", encoding="utf-8") as file:
+        file.write(f"{arguments['label']}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return f"recorded {arguments['label']}"
 
 
 if script.get("pids"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +12,10 @@ from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRe
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import Annotations, NotSent, Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Annotations, Misfit, NotSent, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.ports import CallContext
+from bot.tools.arguments import by_argument
 
 ANA = Author("test", "ana", "Ana")
 BEN = Author("test", "ben", "Ben")
@@ -120,6 +121,9 @@ class FakeToolbox:
             return NotSent("gone")
         self.calls.append((tool.name, dict(call.arguments), context))
         return await self.tools[tool.name][1](call, context)
+
+    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+        return by_argument(tool.input_schema, arguments)
 
     @property
     def names(self) -> list[str]:

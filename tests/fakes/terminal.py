@@ -1,6 +1,6 @@
 """A program on a pseudo-terminal, as a person has it before them: its screen, its keys, its window, its end.
 
-    async with ProgramOnTerminal((*COUNTERSIGN, "chat"), folder, environment) as program:
+    async with ProgramOnTerminal(("bot", "chat"), folder, environment) as program:
         await program.shows("countersign")
         program.type("hello")
         ...
@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
-import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.fakes.programs import Program
 from tests.platforms.console.terminal import PseudoTerminal
 
 PATIENCE = 30.0
@@ -33,7 +32,7 @@ class ProgramOnTerminal(PseudoTerminal):
 
     def __init__(
         self,
-        command: Sequence[str],
+        arguments: Sequence[str],
         folder: Path,
         environment: Mapping[str, str],
         *,
@@ -41,23 +40,17 @@ class ProgramOnTerminal(PseudoTerminal):
         rows: int = 24,
     ) -> None:
         super().__init__(columns, rows)
-        self._command = tuple(command)
+        self._arguments = tuple(arguments)
         self._folder = folder
         self._environment = dict(environment)
-        self._process: asyncio.subprocess.Process
+        self._process: Program
 
     async def __aenter__(self) -> ProgramOnTerminal:
         await super().__aenter__()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                cwd=self._folder,
-                env=self._environment,
-                stdin=self.stdin,
-                stdout=self.stdout,
-                stderr=self.stdout,
-                start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            theirs = self.stdin.fileno()
+            self._process = await asyncio.to_thread(
+                Program, self._arguments, self._folder, self._environment, (theirs, theirs, theirs), terminal=True
             )
         except BaseException:
             await super().__aexit__(None, None, None)
@@ -67,8 +60,7 @@ class ProgramOnTerminal(PseudoTerminal):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
         await self._process.wait()
         await super().__aexit__(kind, error, at)
 

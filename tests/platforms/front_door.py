@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
-from bot.domain.approvals import Decision, Settled, Settlement
+from bot.domain.approvals import Decision, NoSuchApproval, OutOfDate, Settled, Settlement
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.edits import Draft, Editing, NotNow, Revised
 from bot.domain.grants import Permission
-from bot.domain.turns import Question, Receipt, Turn, TurnStatus
+from bot.domain.turns import Question, Receipt, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.errors import CountersignError
+from bot.errors import CountersignError, NotFound
 
 
 class ScriptedDoor:
@@ -22,6 +24,13 @@ class ScriptedDoor:
         self.received: list[InboundMessage] = []
         self.decisions: list[tuple[Decision, Member]] = []
         self.granted: list[Permission] = []
+        self.schema: Mapping[str, Any] = {}
+        """What the arguments of every call have to fit."""
+        self.not_now: NotNow | None = None
+        """Why nothing can be changed, as `draft` says it."""
+        self.editings: list[Editing] = []
+        """What `revise` says, in order; then it takes everything."""
+        self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []
         self.troubles: list[CountersignError] = []
@@ -66,6 +75,19 @@ class ScriptedDoor:
         self.granted.append(permission)
         return await self.decide(decision, member)
 
+    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+        if self.not_now is not None:
+            return self.not_now
+        for view in self.views:
+            for step in view.steps:
+                if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
+                    return Draft(view.turn, step, self.schema) if step.approval.revision == revision else OutOfDate()
+        return NoSuchApproval()
+
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+        self.revisions.append((approval_id, revision, dict(arguments), member))
+        return self.editings.pop(0) if self.editings else Revised(revision + 1)
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         self.stopped.append((turn_id, by))
         return self.stops
@@ -77,10 +99,18 @@ class ScriptedDoor:
         return self._repeat("check", turn_id, n, by)
 
     async def view(self, turn_id: str) -> TurnView:
-        return next(view for view in self.views if view.turn.id == turn_id)
+        for view in self.views:
+            if view.turn.id == turn_id:
+                return view
+        raise NotFound("There is no such turn.")
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.views if view.turn.conversation == conversation][-limit:]
+
+    def forget(self) -> None:
+        """Delete every conversation: a message that comes again is a new one."""
+        self.views.clear()
+        self._keys.clear()
 
     def knows(self, view: TurnView, conversation: ConversationKey) -> TurnView:
         """Put a turn on disk, in that conversation."""

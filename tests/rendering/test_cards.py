@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
+from bot.domain.secret_shapes import MASK
 from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, ToolRef
 from bot.rendering.cards import VALUE_LIMIT, VALUE_LINES, Card, CardArgument, card, headline, in_words, signatures
 from bot.rendering.plain import plain
-from bot.rendering.secrets import MASK
 from tests.rendering.turns import a_step, an_approval
 
 JSON = st.recursive(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.grants import Permission, ThisThread
+from bot.domain.grants import Always, ForHours, Permission, Scope, TheseArguments, ThisThread, scope_of, scope_word
 from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, ToolStep
+from bot.rendering.cards import card
 from bot.rendering.grant_offers import OFFERS, grant_offers, offered
 from tests.rendering.turns import NOTES, a_step, an_approval
 
@@ -44,8 +45,30 @@ def test_nothing_is_offered_that_would_be_refused(step: ToolStep) -> None:
 def test_a_button_carries_a_word_and_nothing_else() -> None:
     assert [offered(offer.word) for offer in OFFERS] == [offer.permission for offer in OFFERS]
     assert len({offer.word for offer in OFFERS}) == len(OFFERS)
-    assert offered("always") is offered("") is None
+    assert offered("everything") is offered("") is None
 
 
-def test_nothing_is_offered_that_is_an_admins_to_say() -> None:
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (ThisThread(), "allowed in this thread until it was not used for an hour"),
+        (TheseArguments(), "this very call allowed in this thread until it was not used for an hour"),
+        (ForHours(8), "allowed for 8 hours"),
+        (ForHours(1), "allowed for 1 hour"),
+        (Always(), "always allowed"),
+    ],
+)
+def test_a_settled_card_says_what_was_granted_and_where_that_can_be_revoked(scope: Scope, said: str) -> None:
+    made = card(a_step(StepStatus.DONE, approval=an_approval(decided_by="Ana", granted=scope)))
+    assert made is not None
+    assert made.outcome == f"Approved by Ana · {said} · /mcp grants list"
+
+
+def test_a_scope_is_read_back_by_its_word() -> None:
+    for scope in (ThisThread(), TheseArguments(), ForHours(8), Always()):
+        assert scope_of(scope_word(scope), 8 * 3600.0) == scope
+    assert scope_of("for life", None) is None
+
+
+def test_nothing_is_offered_for_everyone_or_for_what_may_destroy() -> None:
     assert not any(offer.permission.everyone or offer.permission.destructive for offer in OFFERS)

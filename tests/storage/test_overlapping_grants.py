@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.domain.approvals import AlreadySettled, Approval, Decision, Settled, Verdict
+from bot.domain.approvals import ALONE, AlreadySettled, Approval, Decision, Settled, Verdict
 from bot.domain.completions import StopReason
 from bot.domain.grants import Always, Grant, Permission, ThisThread
 from bot.domain.messages import ToolCall, assistant
@@ -98,7 +98,7 @@ async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_deci
     claim = await running(ledger, "first")
     first, second = wanted(2, "first"), wanted(3, "second")
     await ledger.log.append(claim, reply(first, second), [first, second])
-    giving = ledger.log.grant(*signed(first, Permission(Always())))
+    giving = ledger.log.grant(*signed(first, Permission(Always())), following={("second", 1): ALONE})
     denying = ledger.log.decide(Decision("second", 1, Verdict.DENY, ANA))
     settled, denied = await overlapping(ledger, giving, "insert into grants", denying)
     assert settled == Settled(Verdict.APPROVE)

@@ -6,26 +6,32 @@ For stories in which a program dies in the middle of a call that must not happen
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.workplace import PROJECT, Workplace
+from tests.stories.workplace import PROJECT, Workplace, a_tool, scripted
 
 COUNT_IT = "count it"
 UNSURE = "may or may not have happened"
 
 
 class CountingPlace(Workplace):
-    """A workplace with a server called `test`, whose tool `count` needs a signature."""
+    """A workplace with a server called `test`. Its tool `count` needs a signature; `count_read` says that it only
+    reads, which is believed of a `trusted` server; `die` takes the server along.
+    """
 
-    def __init__(self, folder: Path, model: FakeLanguageModel, **environment: str) -> None:
-        server = {
-            "command": sys.executable,
-            "args": [str(PROJECT / "tests/fakes/mcp_server.py"), "stdio"],
-            "env": {"COUNT_FILE": str(folder / "count.txt")},
-        }
-        super().__init__(folder, {"test": server}, model=model, **environment)
+    def __init__(self, folder: Path, model: FakeLanguageModel, *, trusted: bool = False, **environment: str) -> None:
+        counts = {"do": "note", "file": str(folder / "count.txt")}
+        server = scripted(
+            folder,
+            "test",
+            a_tool("count", label="string"),
+            a_tool("count_read", reads=True, label="string"),
+            a_tool("die"),
+            calls={"count": counts, "count_read": counts, "die": {"do": "die"}},
+            trusted=trusted,
+        )
+        super().__init__(folder, {"test": server.entry}, model=model, **environment)
 
     @property
     def counted(self) -> int:
@@ -33,12 +39,15 @@ class CountingPlace(Workplace):
         file = self.folder / "count.txt"
         return len(file.read_text().splitlines()) if file.exists() else 0
 
-    def die_in_the_call(self, conversation: str) -> None:
-        """The chat asks for the tool, signs for it, and is killed when the tool has returned."""
-        ended = self.run(
-            sys.executable, str(PROJECT / "tests/stories/crashing_chat.py"), "before:end", COUNT_IT, conversation
-        )
+    def die(self, boundary: str, conversation: str) -> None:
+        """The chat asks for the tool, signs for it, and is killed at a boundary (`crashing_chat.py`)."""
+        program = str(PROJECT / "tests/stories/crashing_chat.py")
+        ended = self.run(program, boundary, COUNT_IT, conversation)
         assert ended.code == -signal.SIGKILL, ended.err
+
+    def die_in_the_call(self, conversation: str) -> None:
+        """The chat is killed when the tool has returned."""
+        self.die("before:end", conversation)
 
 
 def counting(request: Request) -> Reply:

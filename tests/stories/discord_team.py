@@ -42,6 +42,9 @@ class DiscordTeam(Team):
     def leave(self, group: str, member: User) -> None:
         self.discord.take(member, self.discord.guild.roles[group.partition(":")[2]])
 
+    def part(self, person: User) -> None:
+        self.discord.leave(person)
+
     def principal(self, person: User) -> str:
         return f"discord:{person.id}"
 
@@ -91,10 +94,19 @@ class DiscordTeam(Team):
     def messages(self, talk: Talk) -> list[Message]:
         return [each for each in self.discord.posted(self._place(talk)) if not each.ephemeral_to]
 
+    def messages_in(self, channel: Channel) -> list[Message]:
+        return [each for each in self.discord.posted(channel) if not each.ephemeral_to]
+
+    def direct(self, person: User) -> Channel:
+        return self.discord.dm(person)
+
+    def place(self, channel: Channel) -> str:
+        return f"discord:{self.discord.guild.id}:{channel.id}"
+
     def words(self, message: Message) -> str:
         seen = self.discord.what_user_sees(self.sam, message.channel)
         if message.channel.guild is None:
-            seen = self.discord.what_user_sees(self.priya, message.channel)
+            seen = self.discord.what_user_sees(message.channel.recipients[0], message.channel)
         return next((each.words for each in seen if each.id == message.id), "")
 
     def buttons(self, message: Message) -> list[str]:
@@ -158,6 +170,9 @@ class DiscordTeam(Team):
 
     def close(self, talk: Talk) -> None:
         self.discord.remove(self._place(talk))
+
+    def close_channel(self, channel: Channel) -> None:
+        self.discord.remove(channel)
 
     @property
     def connections(self) -> int:

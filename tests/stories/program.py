@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.fakes.programs import Program
 from tests.stories.workplace import Workplace, becomes
 
 PATIENCE = 30.0
@@ -19,7 +20,7 @@ PATIENCE = 30.0
 class Bot:
     """One process of `countersign run` and what it logs."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, process: Program, log: Path) -> None:
         self._process = process
         self._log = log
 
@@ -48,8 +49,7 @@ class Bot:
 
     async def dies(self) -> None:
         """Kill it where it stands."""
-        if self._process.returncode is None:
-            self._process.kill()
+        self._process.kill()
         await self._process.wait()
 
 
@@ -58,14 +58,14 @@ async def a_bot(place: Workplace, *arguments: str, **environment: str) -> AsyncI
     """The program in this folder, from its start to its end; what it is connected to by then is not waited for."""
     log = place.folder / f"run-{len(list(place.folder.glob('run-*.log')))}.log"
     with log.open("wb") as written:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bot", "run", *arguments),
-            cwd=place.folder,
-            env={**place.environment, **environment},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=written,
-            stderr=written,
-        )
+        given, written_to = os.open(os.devnull, os.O_RDONLY), written.fileno()
+        everything = {**place.environment, **environment}
+        try:
+            process = await asyncio.to_thread(
+                Program, ("bot", "run", *arguments), place.folder, everything, (given, written_to, written_to)
+            )
+        finally:
+            os.close(given)
     bot = Bot(process, log)
     try:
         yield bot

@@ -43,6 +43,9 @@ class SlackTeam(Team):
     def leave(self, group: str, member: User) -> None:
         self.slack.workspace.groups[group.partition(":")[2]].users.remove(member.id)
 
+    def part(self, person: User) -> None:
+        person.deleted = True
+
     def principal(self, person: User) -> str:
         return f"slack:{person.id}"
 
@@ -90,6 +93,15 @@ class SlackTeam(Team):
     def messages(self, talk: Talk) -> list[Message]:
         posted = self.slack.posted(self._place(talk), talk.question.ts)
         return [each for each in posted if not each.ephemeral_to]
+
+    def messages_in(self, channel: Channel) -> list[Message]:
+        return [each for each in self.slack.posted(channel) if not each.ephemeral_to and not each.thread_ts]
+
+    def direct(self, person: User) -> Channel:
+        return self.slack.dm(person)
+
+    def place(self, channel: Channel) -> str:
+        return f"slack:{self.slack.workspace.team.id}:{channel.id}"
 
     def words(self, message: Message) -> str:
         return _said(message.blocks) if message.blocks else message.text
@@ -154,6 +166,9 @@ class SlackTeam(Team):
     def close(self, talk: Talk) -> None:
         self._place(talk).archived = True
 
+    def close_channel(self, channel: Channel) -> None:
+        channel.archived = True
+
     @property
     def connections(self) -> int:
         return self.slack.sockets.ever
@@ -197,7 +212,7 @@ def _blocks(messages: list[Message]) -> str:
 
 def _labels(blocks: list[Any]) -> list[str]:
     elements = [each for block in blocks if block["type"] == "actions" for each in block["elements"]]
-    return [each["text"]["text"] for each in elements]
+    return [each["text"]["text"] for each in elements if each["type"] == "button"]
 
 
 def _said(part: Any) -> str:

@@ -20,12 +20,13 @@ from typing import Any
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.policies import Rule
 from bot.domain.tools import ToolOutcome
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook
-from bot.ports import CallContext, Listener, Surface
+from bot.ports import CallContext, Commands, Listener, Surface
 from bot.storage import schema
 from bot.storage.address import PostgresServer
 from bot.storage.doorbell import listen
@@ -78,8 +79,10 @@ class Team(ABC):
     toolbox: FakeToolbox = field(default_factory=FakeToolbox)
     allowed: set[str] = field(default_factory=set)
     signatories: Signatories = Signatories()
+    rules: tuple[Rule, ...] = ()
     approval_seconds: float = 1800.0
     pause: Callable[[float], Awaitable[None]] = briskly
+    commands: Commands = field(default_factory=ScriptedCommands)
     server: str = ""
     """The address of a database on PostgreSQL, instead of the file."""
     opinions: list[tuple[bool, Author]] = field(default_factory=list)
@@ -104,7 +107,7 @@ class Team(ABC):
             stack.push_async_callback(_ended, tasks)
             if receiving:
                 before = self.connections
-                tasks.append(listening := asyncio.create_task(listener.run(engine, ScriptedCommands())))
+                tasks.append(listening := asyncio.create_task(listener.run(engine, self.commands)))
                 await self.until(lambda: listening.done() or self.connections > before or self.stands_by)
                 assert not listening.done(), listening.exception()
             yield engine
@@ -144,6 +147,10 @@ class Team(ABC):
     @abstractmethod
     def leave(self, group: str, member: Any) -> None:
         """Somebody is taken out of a group."""
+
+    @abstractmethod
+    def part(self, person: Any) -> None:
+        """Somebody leaves for good."""
 
     @abstractmethod
     def principal(self, person: Any) -> str:
@@ -198,6 +205,18 @@ class Team(ABC):
     @abstractmethod
     def messages(self, talk: Talk) -> list[Any]:
         """The bot's messages where the answer is, oldest first, without what only one person sees."""
+
+    @abstractmethod
+    def messages_in(self, channel: Any) -> list[Any]:
+        """The bot's messages in a channel, outside of threads, oldest first, without what only one person sees."""
+
+    @abstractmethod
+    def direct(self, person: Any) -> Any:
+        """The direct conversation of somebody with the bot, as a channel."""
+
+    @abstractmethod
+    def place(self, channel: Any) -> str:
+        """A channel as settings name it."""
 
     @abstractmethod
     def words(self, message: Any) -> str:
@@ -273,6 +292,10 @@ class Team(ABC):
     def close(self, talk: Talk) -> None:
         """The place of the answer takes nothing any more, from anybody."""
 
+    @abstractmethod
+    def close_channel(self, channel: Any) -> None:
+        """A channel takes nothing any more, from anybody."""
+
     def shown(self, talk: Talk) -> str:
         """Everything that can be read of the bot where the answer is."""
         return "\n".join(self.words(each) for each in self.messages(talk))
@@ -293,6 +316,15 @@ class Team(ABC):
     async def card(self, talk: Talk) -> Any:
         """Wait until there is a card to sign; its message."""
         return await self.offers(talk, "Approve")
+
+    async def card_in(self, channel: Any) -> Any:
+        """Wait until there is a card to sign in another channel; its message."""
+
+        def found() -> list[Any]:
+            return [each for each in self.messages_in(channel) if "Approve" in str(self.buttons(each))]
+
+        await self.until(found)
+        return found()[-1]
 
     async def offers(self, talk: Talk, label: str) -> Any:
         """Wait until there is a button whose label begins so; the last message with one."""
@@ -355,7 +387,7 @@ class Team(ABC):
         for name in self.allowed:
             server, _, tool = name.partition("__")
             servers.setdefault(server, {})[tool] = ApprovalPolicy.ALWAYS_ALLOW
-        return Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()})
+        return Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

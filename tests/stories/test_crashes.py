@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Rule, Say
-
-PROJECT = Path(__file__).parents[2]
-UNSURE = "may or may not have happened"
+from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace
 
 
-class Desk:
-    """A working folder with the counting tool, and the program run in it."""
-
-    def __init__(self, folder: Path, model: FakeLanguageModel, *, trusted: bool) -> None:
-        self.folder = folder
-        self.count_file = folder / "count.txt"
-        server = {
-            "command": sys.executable,
-            "args": [str(PROJECT / "tests/fakes/mcp_server.py"), "stdio"],
-            "env": {"COUNT_FILE": str(self.count_file)},
-            "trusted": trusted,
-        }
-        (folder / "servers.json").write_text(json.dumps({"mcpServers": {"test": server}}))
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "DATABASE_URL": f"sqlite:///{folder / 'chat.db'}",
-            "MCP_SERVERS_FILE": str(folder / "servers.json"),
-            "BOT_MODEL": "openai:test",
-            "OPENAI_API_KEY": "key",
-            "OPENAI_BASE_URL": model.base_url,
-        }
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=self.folder,
-            env={**self.environment, "PYTHONPATH": str(PROJECT)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def die(self, boundary: str) -> None:
-        ended = self.run(str(PROJECT / "tests/stories/crashing_chat.py"), boundary, "count it", "c1")
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-
-    def come_back(self) -> str:
-        """Everything the person sees at the next start."""
-        ended = self.run("-m", "bot", "chat", "-m", "and now?", "--approve", "all", "--conversation", "c1")
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout + ended.stderr
-
-    @property
-    def counted(self) -> int:
-        return len(self.count_file.read_text().splitlines()) if self.count_file.exists() else 0
+def come_back(place: CountingPlace) -> str:
+    """Everything the person sees at the next start."""
+    ended = place.chat("-m", "and now?", "--approve", "all", "--conversation", "c1")
+    assert ended.code == 0, ended.err
+    return ended.out + ended.err
 
 
 def answering(tool: str) -> Rule:
@@ -74,7 +24,7 @@ def answering(tool: str) -> Rule:
         last = request.messages[-1]
         if last["role"] == "tool":
             return Say(f"It said: {last['content']}.")
-        if last["content"] == "count it":
+        if last["content"] == COUNT_IT:
             return Say(calls=(Call(f"test__{tool}", {"label": "once"}),))
         return Say("Nothing new.")
 
@@ -102,11 +52,11 @@ def test_an_unsafe_call_is_never_made_twice_and_the_answer_arrives(
     tmp_path: Path, boundary: str, calls: int, questions: int
 ) -> None:
     with FakeLanguageModel("openai", rule=answering("count")) as model:
-        desk = Desk(tmp_path, model, trusted=False)
-        desk.die(boundary)
-        seen = desk.come_back()
+        place = CountingPlace(tmp_path, model, trusted=False)
+        place.die(boundary, "c1")
+        seen = come_back(place)
         asked = [request for request in model.requests if "and now?" not in str(request.messages)]
-    assert desk.counted == calls
+    assert place.counted == calls
     assert len(asked) == questions
     unsure = boundary in ("after:begin", "before:end")
     assert (UNSURE in seen) == unsure, seen
@@ -125,9 +75,9 @@ def test_a_safe_call_in_flight_is_made_again_and_a_finished_one_is_not(
     tmp_path: Path, boundary: str, calls: int
 ) -> None:
     with FakeLanguageModel("openai", rule=answering("count_read")) as model:
-        desk = Desk(tmp_path, model, trusted=True)
-        desk.die(boundary)
-        seen = desk.come_back()
-    assert desk.counted == calls
+        place = CountingPlace(tmp_path, model, trusted=True)
+        place.die(boundary, "c1")
+        seen = come_back(place)
+    assert place.counted == calls
     assert "It said: recorded once." in seen
     assert UNSURE not in seen

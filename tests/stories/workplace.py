@@ -10,19 +10,20 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from tests.fakes.llm import FakeLanguageModel
+from tests.fakes.programs import Program
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 
 PROJECT = Path(__file__).parents[2]
-CHAT = (sys.executable, "-m", "bot", "chat")
+CHAT = ("bot", "chat")
 KEY = "sk-test-5f0c1e77aa93b6d2"
 """The key for the fake model services."""
 
@@ -85,28 +86,35 @@ class Workplace:
 
     def countersign(self, *words: str, typed: str = "") -> Outcome:
         """Run any command to its end."""
-        return self.run(sys.executable, "-m", "bot", *words, typed=typed)
+        return self.run("bot", *words, typed=typed)
 
-    def run(self, *command: str, typed: str = "") -> Outcome:
-        """Run a program to its end, without a terminal."""
-        ended = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            input=typed,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=2 * PATIENCE,
-            check=False,
-        )
-        return Outcome(ended.returncode, ended.stdout, ended.stderr)
+    def run(self, *arguments: str, typed: str = "") -> Outcome:
+        """Run a module or a file to its end, without a terminal."""
+        reading, writing = os.pipe()
+        os.write(writing, typed.encode())  # a pipe holds what a test types
+        os.close(writing)
+        with TemporaryFile("w+", encoding="utf-8") as out, TemporaryFile("w+", encoding="utf-8") as err:
+            program = Program(arguments, self.folder, self.environment, (reading, out.fileno(), err.fileno()))
+            os.close(reading)
+            try:
+                code = program.wait_for(2 * PATIENCE)
+            finally:
+                program.kill()
+            out.seek(0)
+            err.seek(0)
+            return Outcome(code, out.read(), err.read())
 
     @asynccontextmanager
     async def begun(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """`countersign chat` without a terminal while it runs; its streams are pipes. It is killed in the end."""
         pipe = asyncio.subprocess.PIPE
         program = await asyncio.create_subprocess_exec(
-            *CHAT, *arguments, cwd=self.folder, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe
+            *(sys.executable, "-m", *CHAT, *arguments),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
         )
         try:
             yield program

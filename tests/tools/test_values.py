@@ -14,7 +14,7 @@ from mcp_types import methods
 
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.tools.answers import repaired
-from bot.tools.arguments import misfits
+from bot.tools.arguments import by_argument, misfits
 from bot.tools.calls import progress_text
 from bot.tools.characters import cleaned_schema, visible
 from bot.tools.pacing import Pacing
@@ -38,6 +38,15 @@ TOOLS = st.dictionaries(
 
 
 # arguments
+
+
+def test_a_misfit_says_which_argument_it_is_about() -> None:
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "deep": {"items": {"type": "integer"}}}}
+    found = by_argument(schema, {"city": 1, "deep": [1, "x"]})
+    assert [each.argument for each in found] == ["city", "deep"]
+    assert found[1].problem.startswith("deep[1]: ")
+    assert [each.argument for each in by_argument(SCHEMA, {})] == [""]
+    assert by_argument(SCHEMA, {"city": "Bern"}) == ()
 
 
 def test_arguments_that_fit_have_no_misfits() -> None:

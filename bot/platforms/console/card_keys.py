@@ -1,4 +1,5 @@
-"""A card and its keys: y once, v view all, n no with a reason, Enter no.
+"""A card and its keys: y once, t in this thread, g what else can be allowed, e edit, v view all, n no with a reason,
+Enter no.
 
 Called by the chat. It asks one card after the other and hands each verdict to the engine; what the engine says to it
 is told behind the card's bar.
@@ -19,6 +20,7 @@ from bot.domain.approvals import (
     Settlement,
     Verdict,
 )
+from bot.domain.grants import Permission
 from bot.domain.turns import ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError
@@ -27,25 +29,35 @@ from bot.platforms.console.look import Look
 from bot.platforms.console.page import Page
 from bot.platforms.console.questions import Key, Question, Questions
 from bot.platforms.console.transcript import Kind, Piece
+from bot.rendering.grant_offers import GrantOffer, granted
 from bot.rendering.plain import one_line
 
 Decide = Callable[[Question, Verdict, str], Awaitable[Settlement]]
+Allow = Callable[[Question, Permission], Awaitable[Settlement]]
+Change = Callable[[Question], Awaitable[None]]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 PAGE_MARGIN = 8
+_YES = Verdict.APPROVE
 
 
 class CardKeys:
-    """Asks about calls. `decide` goes to the engine, `spawn` runs it beside the keys."""
+    """Asks about calls. `decide` and `allow` go to the engine, `change` fills in a call's form, `spawn` runs
+    them beside the keys.
+    """
 
-    def __init__(self, page: Page, look: Look, decide: Decide, spawn: Spawn) -> None:
+    def __init__(self, page: Page, look: Look, *, decide: Decide, allow: Allow, change: Change, spawn: Spawn) -> None:
         self._page = page
         self._screen = page.screen
         self._look = look
         self._decide = decide
+        self._allow = allow
+        self._change = change
         self._spawn = spawn
         self._questions = Questions()
         self._asked: Key | None = None
         self._pages: list[str] = []
+        self._choosing: tuple[GrantOffer, ...] = ()
+        """What can be allowed beside, while that is asked for."""
         self._deciding = False
         self._asking = True
 
@@ -65,6 +77,7 @@ class CardKeys:
     def _forget(self) -> None:
         self._asked = None
         self._pages = []
+        self._choosing = ()
         self._screen.stop_asking()
 
     def answer(self, key: str) -> None:
@@ -72,9 +85,18 @@ class CardKeys:
         question = self._questions.current
         if question is None:
             return
+        if self._choosing:
+            self._choose(question, key)
+            return
         match key.lower():
             case "y":
                 self._settle(question, Verdict.APPROVE, "")
+            case "t" if question.offers:
+                self._grant(question, question.offers[0])
+            case "g" if question.offers[1:]:
+                self._offer(question.offers[1:])
+            case "e" if question.editable:
+                self._edit(question)
             case "enter":
                 self._settle(question, Verdict.DENY, "")
             case "n":
@@ -82,7 +104,23 @@ class CardKeys:
             case "v":
                 self._view_all(question)
             case _:
-                self._screen.hint("One key: y, v, n, or Enter for no. Ctrl-C stops the turn.")
+                keys = ", ".join(each for each, _ in self._choices(question) if each != "Enter")
+                self._screen.hint(f"One key: {keys}, or Enter for no. Ctrl-C stops the turn.")
+
+    def _choose(self, question: Question, key: str) -> None:
+        """A key while it is asked what else to allow."""
+        if key == "enter":
+            self._offer(())
+        elif key.isdecimal() and 0 < int(key) <= len(self._choosing):
+            self._grant(question, self._choosing[int(key) - 1])
+        else:
+            self._screen.hint("One of the numbers, or Enter to go back.")
+
+    def _offer(self, offers: tuple[GrantOffer, ...]) -> None:
+        """Ask which of these to allow; none of them: ask what was asked before."""
+        self._choosing = offers
+        self._screen.stop_asking()
+        self._ask()
 
     def reason(self, text: str) -> None:
         """The reason of a denial, empty for none."""
@@ -104,6 +142,8 @@ class CardKeys:
         self._asked = question.key
         text = card_text(question.card, self._look, self._screen.columns)
         self._page.put(Piece(Kind.CARD, f"{text}\n{barred('', self._look)}"))
+        for line in question.edited:
+            self._say(line, self._look.warn)
         self._ask()
 
     def _ask(self) -> None:
@@ -111,7 +151,8 @@ class CardKeys:
 
     def _keys(self, width: int) -> list[str]:
         """The keys and what they do, on as many lines as it takes."""
-        keys = (("y", "once"), ("v", "more" if self._pages else "view all"), ("n", "no, because…"), ("Enter", "no"))
+        question = self._questions.current
+        keys = self._choices(question) if question is not None else []
         words = [(f"[{key}] {self._look.own(does)}", f"[{key}]") for key, does in keys]
         if self._questions.place:
             words.append((f"({self._questions.place})", ""))
@@ -121,6 +162,17 @@ class CardKeys:
                 lines.append([])
             lines[-1].append(word)
         return [barred("  ".join(self._key(*word) for word in line), self._look) for line in lines]
+
+    def _choices(self, question: Question) -> list[tuple[str, str]]:
+        """The keys that count now, with what they do."""
+        if self._choosing:
+            numbered = [(str(number), offer.label) for number, offer in enumerate(self._choosing, 1)]
+            return [*numbered, ("Enter", "back")]
+        allow = [("t", "in this thread")] if question.offers else []
+        more = [("g", "allow more…")] if question.offers[1:] else []
+        edit = [("e", "edit")] if question.editable else []
+        view = ("v", "more" if self._pages else "view all")
+        return [("y", "once"), *allow, *more, *edit, view, ("n", "no, because…"), ("Enter", "no")]
 
     def _key(self, text: str, key: str) -> str:
         return self._look.bold(key) + text.removeprefix(key) if key else self._look.dim(text)
@@ -133,15 +185,42 @@ class CardKeys:
         self._screen.stop_asking()
         self._ask()
 
-    def _settle(self, question: Question, verdict: Verdict, reason: str) -> None:
+    def _edit(self, question: Question) -> None:
+        """Have the call's form filled in; until that is done, no key is asked for."""
         self._screen.stop_asking()
         self._pages = []
         self._deciding = True
-        self._spawn(self._settled(question, verdict, reason))
+        self._spawn(self._edited(question))
 
-    async def _settled(self, question: Question, verdict: Verdict, reason: str) -> None:
+    async def _edited(self, question: Question) -> None:
         try:
-            settlement = await self._decide(question, verdict, reason)
+            await self._change(question)
+        except CountersignError as error:
+            self._say(one_line(str(error), 500), self._look.bad)
+        finally:
+            self._deciding = False
+        self._ask_again(question)
+        self._next()
+
+    def _settle(self, question: Question, verdict: Verdict, reason: str) -> None:
+        told = f"Not run. Told the agent: {reason}" if reason else "Not run."
+        self._send(question, self._decide(question, verdict, reason), "Approved." if verdict is _YES else told)
+
+    def _grant(self, question: Question, offer: GrantOffer) -> None:
+        told = f"Approved, and {granted(offer.permission.scope)}"
+        self._send(question, self._allow(question, offer.permission), told)
+
+    def _send(self, question: Question, settlement: Awaitable[Settlement], told: str) -> None:
+        """Hand a verdict to the engine; `told` is said if it is the one that counts."""
+        self._screen.stop_asking()
+        self._pages = []
+        self._choosing = ()
+        self._deciding = True
+        self._spawn(self._settled(question, settlement, told))
+
+    async def _settled(self, question: Question, deciding: Awaitable[Settlement], told: str) -> None:
+        try:
+            settlement = await deciding
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
@@ -149,10 +228,8 @@ class CardKeys:
             self._ask_again(question)
             return
         match settlement:
-            case Settled(Verdict.APPROVE):
-                self._say("Approved.", self._look.good)
-            case Settled():
-                self._say(f"Not run. Told the agent: {reason}" if reason else "Not run.", self._look.bad)
+            case Settled(verdict):
+                self._say(told, self._look.good if verdict is _YES else self._look.bad)
             case Counted(needed):
                 self._say(f"Signed. Others have to sign, too: {needed}.", self._look.good)
             case AlreadySettled(how):

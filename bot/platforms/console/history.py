@@ -14,7 +14,7 @@ from pathlib import Path
 from prompt_toolkit.history import History
 
 from bot.commands.tokens import looks_like_token
-from bot.rendering.secrets import looks_secret
+from bot.domain.secret_shapes import looks_secret
 
 KEPT = 1000
 _REFERENCES = re.compile(

@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.domain.approvals import Decision, Settlement, Verdict
 from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.grants import Permission
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
@@ -42,6 +43,8 @@ from bot.platforms.console.slash import (
 from bot.platforms.console.typesetting import Typesetting
 from bot.platforms.console.watch import Watch
 from bot.ports import Commands, FrontDoor
+from bot.reception.editing import CallForms, opening
+from bot.reception.presses import CardRef
 
 FRAME_SECONDS = 0.1
 LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
@@ -72,7 +75,9 @@ class InteractiveChat:
         self._host = Host(page, look, model)
         self._errands = Errands(person, page, typesetting, lambda: self._here)
         self._clerk = Clerk(approve, person, page.notice)
-        self._cards = CardKeys(page, look, self._decide, self._spawn)
+        self._cards = CardKeys(
+            page, look, decide=self._decide, allow=self._allow, change=self._change, spawn=self._spawn
+        )
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -349,6 +354,17 @@ class InteractiveChat:
         approval_id, revision = question.key
         decision = Decision(approval_id, revision, verdict, self._person.author, reason)
         return await engine.decide(decision, self._person.member)
+
+    async def _allow(self, question: Question, permission: Permission) -> Settlement:
+        engine = await arrived(self._engine)
+        approval_id, revision = question.key
+        decision = Decision(approval_id, revision, Verdict.APPROVE, self._person.author)
+        return await engine.grant(decision, permission, self._person.member)
+
+    async def _change(self, question: Question) -> None:
+        forms = CallForms(await arrived(self._engine), await arrived(self._commands))
+        command, *words = opening(CardRef(*question.key))
+        await self._errands.run(forms, command, tuple(words))
 
     # Small things
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.cards import Card, card
+from bot.rendering.edits import editable, edited
+from bot.rendering.grant_offers import GrantOffer, grant_offers
 
 Key = tuple[str, int]
 
@@ -21,6 +23,12 @@ class Question:
 
     turn_id: str
     card: Card
+    offers: tuple[GrantOffer, ...] = ()
+    """What can be allowed with the signature."""
+    editable: bool = False
+    """Its arguments can be changed before."""
+    edited: tuple[str, ...] = ()
+    """What somebody has changed already, line by line."""
 
     @property
     def key(self) -> Key:
@@ -57,7 +65,7 @@ class Questions:
             asked = cards.get(step.approval.id) if step.approval else None
             if asked is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
                 continue
-            question = Question(view.turn.id, asked)
+            question = Question(view.turn.id, asked, grant_offers(step), editable(step), edited(step))
             if question.key not in self._settled:
                 self._waiting.setdefault(question.key, question)
         return gone

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from bot.domain.commands import Document, Form
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.asides import say
+from bot.platforms.discord.asides import posted_once, say
 from bot.platforms.discord.exchanges import Exchange
 from bot.platforms.discord.faults import UNKNOWN_MESSAGE, DiscordRefusal
 from bot.platforms.discord.forms import form_modal, has_room
@@ -130,11 +130,12 @@ class DirectAnswers:
         await self._post({"allowed_mentions": {"parse": []}}, (Upload(document.name, document.text.encode()),))
 
     async def _post(self, body: dict[str, Any], files: tuple[Upload, ...] = ()) -> Any:
+        """Post a message once."""
         return await self._rest.call(
             "POST",
             "/channels/{channel_id}/messages",
             "post a message",
-            body=body,
+            body=body | posted_once(),
             files=files,
             channel_id=self._channel,
         )

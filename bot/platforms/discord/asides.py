@@ -7,6 +7,7 @@ it, a refusal goes to the person directly, or nowhere.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ import discord
 
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.direct_channels import direct_channel
+from bot.platforms.discord.faults import NO_REPLIES, DiscordRefusal
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.sizes import NONCE
 from bot.platforms.discord.slots import Upload
-from bot.platforms.discord.wording import escaped
+from bot.platforms.discord.wording import cut, escaped
 
 log = logging.getLogger(__name__)
 
@@ -28,20 +30,36 @@ LONGEST = 1_900
 NOBODY: dict[str, Any] = {"parse": []}
 
 
+def posted_once() -> dict[str, Any]:
+    """What a new message carries so that it is there once, however often the library repeats a call without an answer
+    ("Create Message", `enforce_nonce`).
+    """
+    return {"nonce": secrets.token_hex(NONCE // 2), "enforce_nonce": True}
+
+
 async def say(rest: Rest, place: str, text: str, *, answering: str = "", once: str = "") -> None:
-    """Say a plain sentence in a channel or thread, below the message `answering`, without a notification. What is said
-    for the same reason, whose id is `once` or else `answering`, is said once, though several come to say it. Raises
-    DeliveryFailed.
+    """Say a plain sentence in a channel or thread, as a reply to the message `answering` where the bot may read what it
+    replies to, without a notification. What is said for the same reason, whose id is `once` or else `answering`, is
+    said once, though several come to say it. Raises DeliveryFailed.
     """
     body: dict[str, Any] = {
-        "content": escaped(text)[:LONGEST],
+        "content": cut(escaped(text), LONGEST),
         "allowed_mentions": NOBODY,
         "flags": SUPPRESS_EMBEDS | SILENT,
     }
     if answering:
         body["message_reference"] = {"message_id": answering, "fail_if_not_exists": False}
-    if reason := once or answering:
-        body |= {"nonce": f"s{reason}"[:NONCE], "enforce_nonce": True}
+    reason = once or answering
+    body |= {"nonce": f"s{reason}"[:NONCE], "enforce_nonce": True} if reason else posted_once()
+    try:
+        await _say(rest, place, body)
+    except DiscordRefusal as refusal:
+        if refusal.code != NO_REPLIES:
+            raise
+        await _say(rest, place, {name: value for name, value in body.items() if name != "message_reference"})
+
+
+async def _say(rest: Rest, place: str, body: dict[str, Any]) -> None:
     await rest.call("POST", "/channels/{channel_id}/messages", "post a message", body=body, channel_id=place)
 
 
@@ -55,7 +73,7 @@ async def say_directly(rest: Rest, user: str, text: str) -> None:
 
 async def whisper(rest: Rest, interaction: discord.Interaction[Any], text: str) -> None:
     """Say a plain sentence to whoever pressed or typed, alone, once that is acknowledged. Raises DeliveryFailed."""
-    body = {"content": escaped(text)[:LONGEST], "allowed_mentions": NOBODY, "flags": SUPPRESS_EMBEDS | EPHEMERAL}
+    body = {"content": cut(escaped(text), LONGEST), "allowed_mentions": NOBODY, "flags": SUPPRESS_EMBEDS | EPHEMERAL}
     await follow_up(rest, interaction, body)
 
 

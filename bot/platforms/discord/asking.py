@@ -6,6 +6,7 @@ anything. What it is about travels in its id, for whichever process takes the an
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,7 @@ def read_modal(custom_id: str) -> Denial | Asking | None:
     """What a modal that was sent is about; None if it is none of these."""
     kind, _, rest = custom_id.partition(":")
     match kind, rest.split(":"):
-        case "cs.deny", [approval_id, revision] if revision.isdecimal():
+        case "cs.deny", [approval_id, revision] if re.fullmatch(r"[0-9]{1,9}", revision):
             return Denial(CardRef(approval_id, int(revision)))
         case "cs.ask", _ if (about := MessageRef.parse(rest)) is not None:
             return Asking(about)

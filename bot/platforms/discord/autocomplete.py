@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from bot.domain.commands import Parameter, Shape, Verb
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.levels import ENTRIES, LONGEST
+from bot.platforms.discord.sizes import measure
 from bot.ports import Commands
 
 
@@ -64,4 +65,4 @@ def _fitting(values: Iterable[str], before: str, typed: str) -> list[str]:
     fitting = [each for each in dict.fromkeys(values) if each and wanted in each.casefold()]
     fitting.sort(key=lambda each: not each.casefold().startswith(wanted))
     whole = (f"{before} {each}" if before else each for each in fitting)
-    return [each for each in whole if len(each) <= LONGEST][:ENTRIES]
+    return [each for each in whole if measure(each) <= LONGEST][:ENTRIES]

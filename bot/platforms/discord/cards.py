@@ -12,25 +12,27 @@ from collections.abc import Sequence
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
+from bot.domain.secret_shapes import masked
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.platforms.discord.components import Component, Look, button, container, rows, separator, text
 from bot.platforms.discord.markdown import code_block, inline_code
 from bot.platforms.discord.references import PLATFORM
-from bot.platforms.discord.sizes import DISPLAYED, measure
+from bot.platforms.discord.sizes import DISPLAYED, displayed
 from bot.platforms.discord.slots import Slot
 from bot.platforms.discord.wording import fitted
-from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
-from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, changed_since, soonest_end
+from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, ViewAll
+from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, soonest_end
 from bot.rendering.cards import Card, CardArgument, action, card, headline, signatures
+from bot.rendering.edits import editable, edited
+from bot.rendering.grant_offers import grant_offers
 from bot.rendering.offers import RunAgain
 from bot.rendering.passages import Asking
 from bot.rendering.plain import one_line
-from bot.rendering.secrets import masked
 
-CALLS_A_CARD = 5
-"""Each takes six components while it waits."""
-TITLE, NAME, REASON, OUTCOME, RESULT = 180, 70, 400, 240, 120
+CALLS_A_CARD = 4
+"""Each takes up to eight components while it waits."""
+TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE = 180, 70, 400, 240, 120, 120
 """Characters, so that CALLS_A_CARD calls fit onto a card and leave room for their arguments."""
 SPARE = 60
 ORANGE, GREEN, RED, GREY = 0xE67E22, 0x2ECC71, 0xE74C3C, 0x95A5A6
@@ -57,6 +59,18 @@ def facts(made: Card) -> str:
     return f"{where}**Tool** {fitted(made.tool, NAME)}   **Risk** {RISKS[made.risk]}"
 
 
+def decisions(step: ToolStep, made: Card) -> list[Component | None]:
+    """The buttons of one open call; what else can be allowed with a signature stands where all of it is shown."""
+    ref = CardRef(made.approval_id, made.revision)
+    look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
+    allow = [button(offer.label, Allow(ref, offer.word)) for offer in grant_offers(step)[:1]]
+    return [
+        button(f"Approve: {one_line(action(step), 40)}", Approve((ref,)), look),
+        *allow,
+        button("Deny…", AskWhyNot(ref)),
+    ]
+
+
 def relative(at: float) -> str:
     """A moment as everybody's own client counts down to it."""
     return f"<t:{int(at)}:R>"
@@ -74,7 +88,8 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
     about = _about(waiting, reason, now) if waiting else ""
     made = [(step, shown) for step in calls if (shown := card(step)) is not None]
     fixed = {step.n: _open(step, shown) if step in waiting else _settled(step, shown, view) for step, shown in made}
-    used = sum(map(measure, (summary, about, *fixed.values())))
+    changed = {step.n: _changed(step) for step in waiting}
+    used = sum(map(displayed, (summary, about, *fixed.values(), *changed.values())))
     room = (DISPLAYED - SPARE - used) // max(len(waiting), 1) - SPARE
     inside: list[Component] = [text(summary)] if summary else []
     for step, shown in made:
@@ -82,7 +97,7 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
             inside.append(separator())
         told = fixed[step.n]
         if step in waiting:
-            told = "\n".join(filter(None, (told, _arguments(shown.arguments, room), _changed(step))))
+            told = "\n".join(filter(None, (told, _arguments(shown.arguments, room), changed[step.n])))
         single = step in waiting and len(calls) == 1
         inside += [text(f"{told}\n{about}" if single else told), *_buttons(step, shown, view)]
     if about and len(calls) > 1:
@@ -103,8 +118,8 @@ def _open(step: ToolStep, made: Card) -> str:
 
 
 def _changed(step: ToolStep) -> str:
-    changed = changed_since(step.approval) if step.approval else ""
-    return f"-# {fitted(changed, NAME)}" if changed else ""
+    """What somebody has changed, in small print."""
+    return "\n".join(f"-# {fitted(line, CHANGE)}" for line in edited(step))
 
 
 def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
@@ -112,22 +127,16 @@ def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
     for narrower in (room, room // 2, room // 4, 0):
         if narrower >= 0 and (shown := argument_lines(arguments, narrower)):
             block = code_block(shown)
-            if measure(block) <= room + SPARE:
+            if displayed(block) <= room + SPARE:
                 return block
     return ""
 
 
 def _buttons(step: ToolStep, made: Card, view: TurnView) -> list[Component]:
-    ref = CardRef(made.approval_id, made.revision)
     if step.status is StepStatus.AWAITING:
-        look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
-        return rows(
-            [
-                button(f"Approve: {one_line(action(step), 40)}", Approve((ref,)), look),
-                button("Deny…", AskWhyNot(ref)),
-                button("View all", ViewAll(ref)),
-            ]
-        )
+        ref = CardRef(made.approval_id, made.revision)
+        edit = button("Edit…", Edit(ref)) if editable(step) else None
+        return rows([*decisions(step, made), edit, button("View all", ViewAll(ref))])
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
         return rows([button("Ask again", RunAgain(view.turn.id, step.n))])
     return []

@@ -2,8 +2,8 @@
 
 A session that is resumed misses nothing; a new one does not bring what was said before it (Discord, "Gateway"). Read
 are the direct conversations and threads in which the bot has a turn, from the last turn on that is older than the
-session, and the threads that it opened at a question that never came to be a turn. Bounded in time, in conversations
-and in messages of each. What was not a conversation of the bot's yet, a mention in a channel, is not found.
+session; the threads that it opened at a question that never came to be a turn; and what calls the bot elsewhere
+(`missed_calls`). Bounded in time, in conversations and in messages of each.
 
 Handing in twice does no harm: a message is one turn, however often it comes.
 """
@@ -11,6 +11,8 @@ Handing in twice does no harm: a message is one turn, however often it comes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -21,6 +23,7 @@ from bot.domain.conversations import ConversationKey
 from bot.errors import CountersignError
 from bot.platforms.discord.desk import Desk
 from bot.platforms.discord.faults import translated
+from bot.platforms.discord.missed_calls import missed_calls
 from bot.platforms.discord.reception import Reception
 from bot.platforms.discord.references import PLATFORM, conversation, place_of
 from bot.platforms.discord.spots import Spot, spot_of
@@ -31,8 +34,12 @@ HOURS = 24.0
 MOST_CONVERSATIONS = 100
 MOST_MESSAGES = 100
 RECENT_TURNS = 10
+LATEST = 5
+"""So many of the latest conversations tell when somebody listened last: their newest turns may be from just now."""
 CLOCKS_DIFFER = timedelta(seconds=60)
 """Turns carry the database's time, messages Discord's."""
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+"""Not the copy of the question with which a thread begins, which is by whoever opened it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,13 @@ class CatchingUp:
             except CountersignError as error:
                 log.warning("what was said in %s meanwhile could not be read: %s", key, error)
         for thread in await self._unanswered(client, began, frozenset(engaged)):
-            await self._read_beginning(thread)
+            if not await self._has_answered(thread):
+                await self._read_beginning(thread)
+        known = {int(place_of(key)) for key in engaged}
+        since = await self._last_heard(engaged, began)
+        async with aclosing(missed_calls(client, self._desk.rest, self._desk.people, since, known)) as calls:
+            async for message, spot, guild in calls:
+                await self._reception.take_late(message, spot, guild)
 
     async def _engaged(self) -> tuple[ConversationKey, ...]:
         if self._desk.records.engaged is None:
@@ -81,13 +94,22 @@ class CatchingUp:
             return None  # it is asleep, or gone: writing in a thread wakes it up
         # A direct conversation is in no server's list of channels.
         spot = spot_of(channel) or Spot("", key.channel)
+        since = await self._last_turn(key, began)
+        latest = getattr(channel, "last_message_id", None)
+        return None if latest is not None and latest < since else _Left(spot, guild, since)
+
+    async def _last_turn(self, key: ConversationKey, began: datetime) -> int:
+        """The lowest id that a message can have which came after the last turn of a conversation."""
         turns = await self._desk.engine.recent(key, RECENT_TURNS)
         earliest = began - timedelta(hours=HOURS)
         # What comes live from now on is a turn already, perhaps, and says nothing about what came before.
         before = [at for each in turns if (at := _moment(each.turn.created_at)) < began]
-        since = time_snowflake(max(max(before, default=earliest) - CLOCKS_DIFFER, earliest))
-        latest = getattr(channel, "last_message_id", None)
-        return None if latest is not None and latest < since else _Left(spot, guild, since)
+        return time_snowflake(max(max(before, default=earliest) - CLOCKS_DIFFER, earliest))
+
+    async def _last_heard(self, engaged: Sequence[ConversationKey], began: datetime) -> int:
+        """The same for all conversations: somebody was listening then."""
+        found = [await self._last_turn(key, began) for key in engaged[:LATEST]]
+        return max(found, default=time_snowflake(began - timedelta(hours=HOURS)))
 
     async def _read_on(self, key: ConversationKey, left: _Left) -> None:
         client = await self._desk.rest.client()
@@ -112,6 +134,20 @@ class CatchingUp:
         ]
         latest = sorted(lately, key=lambda thread: thread.id, reverse=True)[:MOST_CONVERSATIONS]
         return [thread for thread in latest if not await self._desk.engine.recent(_key(thread), 1)]
+
+    async def _has_answered(self, thread: discord.Thread) -> bool:
+        """Whether the bot has said something in a thread: its turns were deleted since. Where that cannot be read, it
+        may have.
+        """
+        client, me = await self._desk.rest.client(), (await self._desk.rest.identity()).user
+        try:
+            with translated("read what was said meanwhile"):
+                place = client.get_partial_messageable(thread.id)
+                first = [each async for each in place.history(limit=MOST_MESSAGES, oldest_first=True)]
+        except CountersignError as error:
+            log.info("the beginning of thread %s could not be read: %s", thread.id, error)
+            return True
+        return any(str(each.author.id) == me and each.type in _SPOKEN for each in first)
 
     async def _read_beginning(self, thread: discord.Thread) -> None:
         spot = spot_of(thread.parent)

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
-from bot.platforms.discord.presses import Redeem, written
-from bot.platforms.discord.sizes import BUTTON_LABEL, BUTTONS_A_ROW
+from bot.platforms.discord.presses import MENU, Redeem, written
+from bot.platforms.discord.sizes import BUTTON_LABEL, BUTTONS_A_ROW, OPTION_TEXT, OPTIONS, PLACEHOLDER
+from bot.platforms.discord.wording import shortened
 from bot.reception.presses import Press
 from bot.rendering.plain import one_line
 
 Component = dict[str, Any]
 """One component as JSON."""
 
-_ROW, _BUTTON, _TEXT, _SEPARATOR, _CONTAINER = 1, 2, 10, 14, 17
+_ROW, _BUTTON, _SELECT, _TEXT, _SEPARATOR, _CONTAINER = 1, 2, 3, 10, 14, 17
 
 
 class Look(IntEnum):
@@ -37,10 +38,30 @@ def button(label: str, press: Press | Redeem, look: Look = Look.PLAIN, emoji: st
         return None
     made: Component = {"type": _BUTTON, "style": int(look), "custom_id": custom_id}
     if label:
-        made["label"] = one_line(label, BUTTON_LABEL)
+        made["label"] = shortened(label, BUTTON_LABEL)
     if emoji:
         made["emoji"] = {"name": emoji}
     return made
+
+
+def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Press]]) -> list[Component]:
+    """A row with a menu of labels, hints and what they are for; none where there is nothing in it. `name` tells it
+    apart from others of its message.
+    """
+    options = [
+        {"label": one_line(label, OPTION_TEXT), "description": one_line(hint, OPTION_TEXT), "value": value}
+        for label, hint, press in entries
+        if (value := written(press)) is not None
+    ]
+    if not options:
+        return []
+    made = {
+        "type": _SELECT,
+        "custom_id": f"{MENU}:{name}",
+        "placeholder": one_line(placeholder, PLACEHOLDER),
+        "options": options[:OPTIONS],
+    }
+    return [{"type": _ROW, "components": [made]}]
 
 
 def rows(buttons: Iterable[Component | None]) -> list[Component]:

@@ -1,7 +1,9 @@
 """Presses and what is sent in modals: each one is acknowledged at once, and done afterwards.
 
 Who did it comes with the press, with the roles they have at that moment, and whether they may is decided by the engine;
-nothing that a button carries is believed. Whoever may not hears of it alone. A card is redrawn by whoever draws turns.
+nothing that a button carries is believed. What somebody is on one server counts for nothing on another: a press is only
+for what belongs to the server it was made on, and one in a direct conversation is made as whoever that person is on the
+server it is about. Whoever may not hears of it alone. A card is redrawn by whoever draws turns.
 """
 
 from __future__ import annotations
@@ -14,21 +16,35 @@ import discord
 
 from bot.domain.approvals import Verdict
 from bot.domain.conversations import ConversationKey, Member
-from bot.errors import CountersignError, DeliveryFailed
+from bot.errors import CountersignError, DeliveryFailed, NotFound
 from bot.platforms.discord.asides import EPHEMERAL, NOBODY, SUPPRESS_EMBEDS, follow_up, whisper
 from bot.platforms.discord.asking import REASON, Asking, Denial, deny_modal, read_modal
 from bot.platforms.discord.desk import Answering, Desk
-from bot.platforms.discord.faults import translated
+from bot.platforms.discord.exchanges import calling
 from bot.platforms.discord.forms import filled
 from bot.platforms.discord.gestures import Gestures
-from bot.platforms.discord.presses import Redeem, read
+from bot.platforms.discord.presses import Redeem, chosen, read
 from bot.platforms.discord.principals import with_names
+from bot.platforms.discord.references import PLATFORM
 from bot.platforms.discord.spots import spot_of
 from bot.platforms.discord.whole_calls import whole_call
-from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Press, Rate, Review, Run, ViewAll
-from bot.reception.refusals import GONE, OUT_OF_DATE
+from bot.reception.portions import Portions
+from bot.reception.presses import (
+    Allow,
+    Approve,
+    AskToConfirm,
+    AskWhyNot,
+    CardRef,
+    Edit,
+    Press,
+    Rate,
+    Review,
+    Run,
+    ViewAll,
+)
+from bot.reception.refusals import GONE, OUT_OF_DATE, WORN_OUT
 from bot.reception.taken_up import rate, take_up
-from bot.reception.verdicts import decide, find_call
+from bot.reception.verdicts import allow, decide, find_call
 from bot.rendering.offers import Check, RunAgain, Stop
 
 log = logging.getLogger(__name__)
@@ -37,7 +53,9 @@ Interaction = discord.Interaction[Any]
 
 TROUBLE = "That did not work. Please try again."
 NO_OUTSIDERS = "Only members of this server may see that."
-WORN_OUT = "This button does nothing any more."
+ELSEWHERE = "That belongs to another server."
+AT_ONCE = 10
+"""So many presses of one person are in hand at a time: nobody keeps the others waiting by pressing on."""
 
 
 class Counter:
@@ -50,10 +68,13 @@ class Counter:
         self._engine = desk.engine
         self._answering = answering
         self._gestures = gestures
+        self._portions = Portions(AT_ONCE)
 
     def pressed(self, interaction: Interaction, custom_id: str) -> None:
-        """A button was pressed."""
-        self._begin(self._press(interaction, read(custom_id)), interaction, "press")
+        """A button was pressed, or an entry of a menu chosen."""
+        data: Mapping[str, Any] = interaction.data or {}
+        press = chosen(custom_id, [str(each) for each in data.get("values") or ()])
+        self._begin(self._press(interaction, press), interaction, "press")
 
     def sent(self, interaction: Interaction) -> None:
         """A modal was sent."""
@@ -70,36 +91,46 @@ class Counter:
                 return  # somebody else's
 
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
-        """Do something; whoever wanted it hears if it does not work."""
-        self._desk.errands.start(self._told(errand, interaction), f"discord: {name}")
+        """Do something; whoever wanted it hears if it does not work. Discord tells them where nothing is begun."""
+        person = str(interaction.user.id)
+        if not self._portions.begin(person):
+            log.info("somebody presses faster than it can be answered: a %s was left out", name)
+            errand.close()
+        elif not self._desk.errands.start(self._told(errand, interaction, person), f"discord: {name}"):
+            self._portions.end(person)
+            errand.close()
 
-    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
+    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction, person: str) -> None:
         try:
             await errand
         except (CountersignError, TimeoutError) as error:
             log.warning("something that was pressed or sent in Discord did not work: %s", error)
             await self._whisper(interaction, TROUBLE)
+        finally:
+            self._portions.end(person)
 
     async def _press(self, interaction: Interaction, press: Press | Redeem | None) -> None:
         match press:
-            case Run() | Redeem():
+            case Run() | Redeem() | Edit():
                 await self._answering.pressed(press, interaction)
                 return
             case AskWhyNot(card):
-                with translated("open a form"):
+                async with calling("open a form"):
                     await interaction.response.send_modal(deny_modal(card))
                 return
         await self._acknowledge(interaction)
         match press:
             case Approve(cards):
                 await self._decide(cards, Verdict.APPROVE, interaction)
+            case Allow(card, offer):
+                await self._allow(card, offer, interaction)
             case ViewAll() | Review():
                 await self._show_call(press, interaction)
             case Rate():
                 await self._rate(press, interaction)
             case Check() | RunAgain() | Stop():
                 await self._take_up(press, interaction)
-            case AskToConfirm() | None:  # never written into a button of Discord's; of a release that is not this one
+            case AskToConfirm() | None:  # never written into a button of Discord's; of another release
                 await self._whisper(interaction, WORN_OUT)
             case _:
                 assert_never(press)
@@ -112,23 +143,45 @@ class Counter:
     async def _decide(
         self, cards: tuple[CardRef, ...], verdict: Verdict, interaction: Interaction, reason: str = ""
     ) -> None:
-        where, member = await self._who(interaction)
-        if told := await decide(self._engine, cards, verdict, member, reason):
+        for each in cards:
+            known = await self._signer(interaction, each.approval_id)
+            if known is None:
+                return
+            where, member = known
+            if told := await decide(self._engine, (each,), verdict, member, reason):
+                await self._whisper(interaction, await with_names(self._desk.people, where.workspace, told))
+
+    async def _allow(self, card: CardRef, offer: str, interaction: Interaction) -> None:
+        known = await self._signer(interaction, card.approval_id)
+        if known is None:
+            return
+        where, member = known
+        if told := await allow(self._engine, card, offer, member):
             await self._whisper(interaction, await with_names(self._desk.people, where.workspace, told))
 
     async def _take_up(self, offer: Check | RunAgain | Stop, interaction: Interaction) -> None:
-        _, member = await self._who(interaction)
+        known = await self._visitor(interaction, offer.turn_id)
+        if known is None:
+            return
+        _, member = known
         told = self._desk.manners.refusal(member) or await take_up(self._engine, offer, member.author)
         if told:
             await self._whisper(interaction, told)
 
     async def _rate(self, rated: Rate, interaction: Interaction) -> None:
-        _, member = await self._who(interaction)
+        known = await self._visitor(interaction, rated.turn_id)
+        if known is None:
+            return
+        _, member = known
         refusal = self._desk.manners.refusal(member)
         await self._whisper(interaction, refusal or await rate(self._desk.records, rated, member.author))
 
     async def _show_call(self, press: ViewAll | Review, interaction: Interaction) -> None:
-        where, member = await self._who(interaction)
+        approval_id = press.card.approval_id if isinstance(press, ViewAll) else press.approval_id
+        known = await self._signer(interaction, approval_id)
+        if known is None:
+            return
+        where, member = known
         if member.guest or member.external:
             await self._whisper(interaction, NO_OUTSIDERS)
             return
@@ -151,15 +204,37 @@ class Counter:
 
     async def _acknowledge(self, interaction: Interaction) -> None:
         """Within three seconds, before anything is asked of anybody."""
-        with translated("acknowledge a press"):
+        async with calling("acknowledge a press"):
             await interaction.response.defer()
 
-    async def _who(self, interaction: Interaction) -> tuple[ConversationKey, Member]:
-        """Where somebody pressed, and who they are now. Raises DeliveryFailed."""
+    async def _signer(self, interaction: Interaction, approval_id: str) -> tuple[ConversationKey, Member] | None:
+        """Where a signature was asked for, and who somebody is there; None if that is nowhere for them to sign."""
+        approval = self._desk.records.approval
+        found = await approval(approval_id) if approval is not None else None
+        return await self._who(interaction, None if found is None else found[0].conversation)
+
+    async def _visitor(self, interaction: Interaction, turn_id: str) -> tuple[ConversationKey, Member] | None:
+        """The same for what is offered beside a turn."""
+        try:
+            about: ConversationKey | None = (await self._engine.view(turn_id)).turn.conversation
+        except NotFound:
+            about = None
+        return await self._who(interaction, about)
+
+    async def _who(
+        self, interaction: Interaction, about: ConversationKey | None
+    ) -> tuple[ConversationKey, Member] | None:
+        """The conversation that was pressed about, where somebody pressed if that is not known, and who they are on its
+        server now; None if they pressed on another one, which they have been told. Raises DeliveryFailed.
+        """
         spot = spot_of(interaction.channel)
         if spot is None:
             raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
-        where = await self._desk.where(spot, str(interaction.user.id))
+        where = about or await self._desk.where(spot, str(interaction.user.id))
+        if where.platform != PLATFORM or spot.server not in ("", where.workspace):
+            log.warning("somebody pressed on one server what belongs to another")
+            await self._whisper(interaction, ELSEWHERE)
+            return None
         return where, await self._desk.member(interaction.user, where.workspace)
 
     async def _whisper(self, interaction: Interaction, text: str) -> None:

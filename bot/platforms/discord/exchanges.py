@@ -45,6 +45,10 @@ class Exchange:
         """A form was sent: no other one can be opened."""
         return self.interaction.type is discord.InteractionType.modal_submit
 
+    def stand_apart(self) -> None:
+        """Answer beside the message with the button: it is a card, which nothing may take the place of."""
+        self._replaces = False
+
     @asynccontextmanager
     async def patient(self, seconds: float) -> AsyncIterator[None]:
         """Inside, Discord is told after so many seconds that an answer will come, unless one has."""
@@ -63,7 +67,7 @@ class Exchange:
             if response.is_done():
                 await self._edit(view)
                 return
-            async with _calling("answer a command"):
+            async with calling("answer a command"):
                 if self._replaces:
                     await response.edit_message(view=view, allowed_mentions=_NOBODY)
                 else:
@@ -84,7 +88,7 @@ class Exchange:
             if self.is_form or self.interaction.response.is_done():
                 return False
             try:
-                async with _calling("open a form"):
+                async with calling("open a form"):
                     await self.interaction.response.send_modal(modal)
             except DeliveryFailed as error:
                 log.warning("a form could not be opened: %s", error)
@@ -113,15 +117,15 @@ class Exchange:
             if self.interaction.response.is_done():
                 return
             try:
-                async with _calling("acknowledge a command"):
+                async with calling("acknowledge a command"):
                     await self.interaction.response.defer(ephemeral=True, thinking=not self._replaces)
             except DeliveryFailed as error:
                 log.warning("an interaction could not be acknowledged: %s", error)
 
 
 @asynccontextmanager
-async def _calling(what: str) -> AsyncIterator[None]:
-    """Within a limit, and with the errors of ours."""
+async def calling(what: str) -> AsyncIterator[None]:
+    """Answer an interaction by the library's own calls: within a limit, and with the errors of ours."""
     with translated(what):
         async with asyncio.timeout(CALL_SECONDS):
             yield

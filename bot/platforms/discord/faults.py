@@ -22,7 +22,10 @@ MISSING_ACCESS = 50001
 MISSING_PERMISSIONS = 50013
 TOO_OLD_TO_EDIT = 30046
 """The message is older than an hour, and was edited too often since."""
+TOO_LARGE = 40005
 INVALID_BODY = 50035
+NO_REPLIES = 160002
+"""A reply takes the permission to read what it replies to."""
 ARCHIVED = 50083
 
 NEW_TOKEN = "make a new token on the Bot page of the application and set DISCORD_TOKEN"  # noqa: S105
@@ -39,7 +42,7 @@ _FOR_GOOD: Mapping[int, tuple[str, str]] = {
     10013: ("Discord knows no such person.", ""),
     10062: ("It took too long to answer.", "try once more"),
     TOO_OLD_TO_EDIT: ("Discord does not let an old message be edited so often.", ""),
-    40005: ("Discord finds the file too large.", ""),
+    TOO_LARGE: ("Discord finds the file too large.", ""),
     50027: ("It took too long to answer.", "try once more"),
     MISSING_ACCESS: ("The bot cannot see the channel.", LET_IT_IN),
     50007: ("That person takes no direct messages from the bot.", "allow direct messages from members of the server"),
@@ -47,7 +50,7 @@ _FOR_GOOD: Mapping[int, tuple[str, str]] = {
     INVALID_BODY: ("Discord does not take the message's layout.", ""),
     ARCHIVED: ("The thread is archived.", "unarchive it, or ask somewhere else"),
     160005: ("The thread is locked.", ASK_AN_ADMIN),
-    160002: ("The bot cannot read earlier messages there.", LET_IT_IN),
+    NO_REPLIES: ("The bot cannot read earlier messages there.", LET_IT_IN),
     240000: ("Discord finds something in the message harmful.", ""),
     200000: ("AutoMod of the server does not let the message through.", ASK_AN_ADMIN),
     200001: ("AutoMod of the server does not let the title through.", ASK_AN_ADMIN),

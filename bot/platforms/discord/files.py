@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 LARGEST_READ = 10 * 1024 * 1024
 """In bytes."""
 NAME = 200
-_ID = re.compile(r"(\d+):(\d+):(\d+)")
+_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([0-9]{1,20})")
 _HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 
 

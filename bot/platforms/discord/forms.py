@@ -13,7 +13,8 @@ from typing import Any
 import discord
 
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
-from bot.platforms.discord.wording import escaped
+from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.wording import escaped, shortened
 from bot.rendering.plain import one_line, plain
 
 FIELD = "field."
@@ -56,7 +57,7 @@ def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
         custom_id=TYPED, required=True, max_length=min(len(text) + 50, TYPED_AT_MOST)
     )
     modal.add_item(
-        discord.ui.Label(text="To confirm, type", description=one_line(text, DESCRIPTION) or None, component=typed)
+        discord.ui.Label(text="To confirm, type", description=shortened(text, DESCRIPTION) or None, component=typed)
     )
     return modal
 
@@ -72,7 +73,7 @@ def filled(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _modal(title: str, custom_id: str) -> Modal:
-    modal = Modal(title=one_line(title, TITLE) or "Form", custom_id=custom_id)
+    modal = Modal(title=shortened(title, TITLE) or "Form", custom_id=custom_id)
     # It listens to nothing: what is sent is read from the interaction, by whoever holds the ticket.
     modal.stop()
     return modal
@@ -118,16 +119,16 @@ def _label(field: Field) -> discord.ui.Label[Any]:
         case _:
             component = _typed(field)
     return discord.ui.Label(
-        text=one_line(field.label, LABEL) or field.name[:LABEL], description=_below(field) or None, component=component
+        text=shortened(field.label, LABEL) or field.name[:LABEL], description=_below(field) or None, component=component
     )
 
 
 def _below(field: Field) -> str:
     """What stands below a field's label: what is wrong with it, or what belongs there."""
     if field.error:
-        return one_line(f"⚠ {field.error}", DESCRIPTION)
+        return shortened(f"⚠ {field.error}", DESCRIPTION)
     unoffered = field.kind is FieldKind.CHOICE and not _offerable(field.choices)
-    return one_line(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
+    return shortened(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
 
 
 def _typed(field: Field) -> discord.ui.TextInput[Any]:
@@ -166,5 +167,5 @@ def _offerable(choices: Iterable[str]) -> bool:
     return (
         0 < len(found) <= OPTIONS
         and len(set(found)) == len(found)
-        and all(0 < len(each.strip()) == len(each) <= OPTION_TEXT for each in found)
+        and all(0 < len(each.strip()) == len(each) and measure(each) <= OPTION_TEXT for each in found)
     )

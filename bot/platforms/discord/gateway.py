@@ -32,6 +32,10 @@ STEADY_SECONDS = 60.0
 """A connection that was good for so long begins a new count of pauses."""
 STARTS_KEPT = 10
 """Discord takes a thousand sessions a day and then withdraws the token ("Session Start Limit"): so many are left."""
+IDENTIFY_SECONDS = 5.0
+"""So far apart Discord takes new sessions ("Rate Limiting" of the gateway)."""
+HASTY = 3
+"""New sessions one after the other, each begun within STEADY_SECONDS of the one before, until a pause is made."""
 GOODBYE_SECONDS = 5.0
 KEPT_MESSAGES = 1
 """discord.py keeps messages to tell how they were edited, which nobody asks."""
@@ -130,6 +134,8 @@ class Gateway:
             if error.code in _FOR_GOOD:
                 raise DeliveryFailed(*_FOR_GOOD[error.code], permanent=True) from error
             raise DeliveryFailed(f"The connection was closed ({error.code}).") from error
+        except DeliveryFailed:
+            raise
         except Exception as error:
             # discord.py leaves with errors of its own making when it is cut off before its first word.
             raise DeliveryFailed(f"The connection broke ({type(error).__name__}).") from error
@@ -167,6 +173,7 @@ class _Hearing(discord.Client):
         self._clock = clock
         self._left = False
         self._began = clock()
+        self._sessions: dict[int | None, tuple[float, int]] = {}
 
     def leave(self) -> None:
         """From now on nothing is handed on any more."""
@@ -176,6 +183,19 @@ class _Hearing(discord.Client):
         """Tell of an event, unless nobody wants to know any more."""
         if not self._left:
             super().dispatch(event, *args, **kwargs)
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """Called by discord.py before it begins a session, which it does at once whenever Discord ends one. A thousand
+        of those use up a day's: after HASTY in a row the client gives up. Raises DeliveryFailed.
+        """
+        if not initial:
+            await asyncio.sleep(IDENTIFY_SECONDS)
+        now = asyncio.get_running_loop().time()
+        last, hasty = self._sessions.get(shard_id, (float("-inf"), 0))
+        hasty = hasty + 1 if now - last < STEADY_SECONDS else 0
+        if hasty > HASTY:
+            raise DeliveryFailed("Discord ends every new session at once.")
+        self._sessions[shard_id] = (now, hasty)
 
     async def on_connect(self) -> None:
         self._began = self._clock()

@@ -17,6 +17,7 @@ from bot.errors import DeliveryFailed
 from bot.platforms.discord.asides import say, whisper
 from bot.platforms.discord.asking import QUESTION, question_modal
 from bot.platforms.discord.desk import Desk
+from bot.platforms.discord.exchanges import calling
 from bot.platforms.discord.faults import translated
 from bot.platforms.discord.forms import filled
 from bot.platforms.discord.reading_up import UNREAD, Earlier, earlier
@@ -53,7 +54,7 @@ class Gestures:
         """Hand a question on, with the message it is about; the thread reads who asked what. Raises
         CountersignError.
         """
-        with translated("acknowledge a question"):
+        async with calling("acknowledge a question"):
             await interaction.response.defer(ephemeral=True, thinking=True)
         desk, spot = self._desk, spot_of(interaction.channel)
         question = filled(interaction.data or {}).get(QUESTION, "").strip()
@@ -88,7 +89,7 @@ class Gestures:
             self._kept.move_to_end(about)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        with translated("open a form"):
+        async with calling("open a form"):
             await interaction.response.send_modal(question_modal(about))
 
     async def _line(self, about: MessageRef) -> Earlier | None:

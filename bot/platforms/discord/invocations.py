@@ -19,6 +19,7 @@ from bot.domain.commands import Form, Invocation, Parameter, Reply, Submission, 
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.discord.answers import Answers, AnswersUnder, DirectAnswers
+from bot.platforms.discord.asides import posted_once
 from bot.platforms.discord.autocomplete import offers
 from bot.platforms.discord.desk import Command, Desk
 from bot.platforms.discord.exchanges import Exchange, Interaction
@@ -32,7 +33,9 @@ from bot.platforms.discord.spots import spot_of
 from bot.platforms.discord.thread_openings import open_thread
 from bot.platforms.discord.tickets import FORM_GONE, GONE, Confirm, FillIn, Say, Tickets
 from bot.platforms.discord.tree import TROUBLE
-from bot.reception.presses import Run
+from bot.reception.editing import is_of_a_call, opening
+from bot.reception.portions import Portions
+from bot.reception.presses import CardRef, Edit, Run
 from bot.rendering.plain import one_line
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,8 @@ PATIENCE_SECONDS = 1.8
 """An interaction waits for three; what is left is for the way there and back."""
 ANSWER_SECONDS = 300.0
 TOO_SLOW = "That took too long. Please try again."
+AT_ONCE = 10
+ENOUGH = "You have several commands under way. Wait until one of them is done."
 NOT_SERVED = "I do not work on this server."
 _WITH_THREADS = (0, 5)
 """Channels of text and of announcements ("Channel Types"): in others no thread begins with a message."""
@@ -52,15 +57,21 @@ class Invocations:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._tickets = Tickets()
+        self._portions = Portions(AT_ONCE)
 
     # ------------------------------------------------------------------ what comes in
 
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
-        """Answer a command that was typed behind a slash. Raises nothing but cancellation."""
-        async with self._exchange(interaction) as exchange:
-            await self._say(exchange, words)
+        """Begin to answer a command that was typed behind a slash. Raises nothing but cancellation."""
+        # discord.py would run it in a task of its own, which nobody ends.
+        person = str(interaction.user.id)
+        if not self._portions.begin(person):
+            await self.failed(interaction, ENOUGH)
+        elif not self._desk.errands.start(self._typed(interaction, words, person), "discord: command"):
+            self._portions.end(person)
+            await self.failed(interaction, TROUBLE)
 
-    async def pressed(self, press: Run | Redeem, interaction: Interaction) -> None:
+    async def pressed(self, press: Run | Redeem | Edit, interaction: Interaction) -> None:
         """Answer the press of a button, or take back the form that carries a ticket; nobody has acknowledged it yet.
         Raises nothing but cancellation.
         """
@@ -68,6 +79,9 @@ class Invocations:
             match press:
                 case Run(words):
                     await self._say(exchange, words)
+                case Edit(card):
+                    exchange.stand_apart()
+                    await self._say(exchange, opening(card), await self._asked_in(card))
                 case Redeem(ticket):
                     await self._redeem(ticket, exchange)
 
@@ -104,6 +118,13 @@ class Invocations:
 
     # ------------------------------------------------------------------ interactions
 
+    async def _typed(self, interaction: Interaction, words: tuple[str, ...], person: str) -> None:
+        try:
+            async with self._exchange(interaction) as exchange:
+                await self._say(exchange, words)
+        finally:
+            self._portions.end(person)
+
     @asynccontextmanager
     async def _exchange(self, interaction: Interaction) -> AsyncIterator[Exchange]:
         """An interaction that is answered inside, be it with a line that it did not work."""
@@ -132,6 +153,8 @@ class Invocations:
             case Confirm(_, text, label, _):
                 await self._open(exchange, confirm_modal(label, text, str(Redeem(ticket))))
             case FillIn(form, where) if exchange.is_form:
+                if is_of_a_call(form.id):
+                    exchange.stand_apart()
                 await self._submit(exchange, form, fields, where)
             case FillIn(form, _):
                 await self._open(exchange, form_modal(form, str(Redeem(ticket))))
@@ -155,6 +178,12 @@ class Invocations:
             member, where = known
             request = Submission(form.id, {**kept(form), **fields}, member, where)
             await self._answer(request, self._under(exchange, member, where))
+
+    async def _asked_in(self, card: CardRef) -> ConversationKey | None:
+        """The conversation in which a call was asked for, wherever its card stands; None if that is not known."""
+        approval = self._desk.records.approval
+        found = await approval(card.approval_id) if approval is not None else None
+        return None if found is None else found[0].conversation
 
     async def _who(self, exchange: Exchange, where: ConversationKey | None) -> tuple[Member, ConversationKey] | None:
         """Who it is, and what conversation it is about; None if they are not answered, which they have been told."""
@@ -223,7 +252,7 @@ class Invocations:
             "POST",
             "/channels/{channel_id}/messages",
             "post a message",
-            body=message(note_layout(one_line(f"{asked.author.name}: {asked.text}", 300))),
+            body=message(note_layout(one_line(f"{asked.author.name}: {asked.text}", 300))) | posted_once(),
             channel_id=where.channel,
         )
         return await open_thread(rest, where.channel, str(posted["id"]), asked.text)

@@ -26,6 +26,7 @@ from bot.platforms.discord.reception import Reception
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.tree import command_tree, registered
 from bot.ports import Commands, FrontDoor
+from bot.reception.editing import CallForms
 from bot.reception.errands import Errands
 from bot.reception.manners import Manners
 from bot.reception.patience import patiently
@@ -68,7 +69,8 @@ class DiscordListener:
 
         async def receive() -> None:
             errands = Errands()
-            desk = Desk(self._rest, self._people, self._manners, errands, engine, commands, self._records)
+            forms = CallForms(engine, commands)
+            desk = Desk(self._rest, self._people, self._manners, errands, engine, forms, self._records)
             try:
                 ears = _Ears(desk)
                 log.info("receiving from Discord as %s", identity.name)

@@ -29,16 +29,25 @@ CONTINUED = "(continued {}/{})"
 GROWING = "(continued {})"
 STILL_WRITING = "Still writing: {:,} characters so far, which become a file"
 IN_A_FILE = "The whole answer is in {}: {:,} characters."
+NOT_ATTACHED = (
+    "The whole answer, {:,} characters, could not be attached: the bot lacks the permission Attach Files here, or the "
+    "file is too large for this server."
+)
 FILE_NAME = "answer.md"
+SILENT = "The model said nothing."
+"""Where an answer has ended in which there is nothing to see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one message shows of a passage; `file` is the text of the whole, where that became a file."""
+    """What one message shows of a passage; `file` is the text of the whole, where that became a file, and
+    `unattached` what is shown if the file cannot be.
+    """
 
     number: int
     content: str
     file: str = ""
+    unattached: str = ""
 
 
 def parts_of(entries: Sequence[Entry], *, over: bool) -> tuple[Part, ...]:
@@ -46,14 +55,15 @@ def parts_of(entries: Sequence[Entry], *, over: bool) -> tuple[Part, ...]:
     content = "".join(_drawn(entries)).strip("\n")
     pages = [page for each in parts(content, ROOM) if (page := each.strip("\n")).strip()]
     if not pages:
-        return (Part(0, small(busy_text(WORKING))),)
+        return (Part(0, small(SILENT if over else busy_text(WORKING))),)
     if len(pages) <= MOST_PARTS:
         return tuple(_numbered(pages, over=over))
     whole = _whole(entries)
     if not over:
         shown = [*_numbered(pages[: MOST_PARTS - 1], over=False)]
         return (*shown, Part(MOST_PARTS - 1, small(busy_text(STILL_WRITING.format(len(whole))))))
-    return Part(0, pages[0]), Part(1, small(IN_A_FILE.format(FILE_NAME, len(whole))), whole)
+    told, missing = (small(each) for each in (IN_A_FILE.format(FILE_NAME, len(whole)), NOT_ATTACHED.format(len(whole))))
+    return Part(0, pages[0]), Part(1, told, whole, missing)
 
 
 def small(text: str) -> str:

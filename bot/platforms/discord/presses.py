@@ -7,15 +7,18 @@ of turns and approvals are letters and digits.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.reception.presses import Approve, AskWhyNot, CardRef, Opinion, Press, Rate, Review, Run, ViewAll
+from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, Opinion, Press, Rate, Review, Run, ViewAll
 from bot.rendering.offers import Check, RunAgain, Stop
 
 PREFIX = "cs"
 LONGEST = 100
 WRITTEN = rf"{PREFIX}:(?P<kind>[a-z]+):(?P<rest>.*)"
 """What every one of our ids looks like, as a pattern."""
+MENU = f"{PREFIX}:menu"
+"""A menu's id begins so; what stands behind a colon tells it apart from others."""
 _TICKET = "ticket"
 
 
@@ -29,16 +32,27 @@ class Redeem:
         return f"{PREFIX}:{_TICKET}:{self.ticket}"
 
 
+def chosen(custom_id: str, values: Sequence[str]) -> Press | Redeem | None:
+    """What a pressed button or an entry that was chosen from a menu means; None if it is none of ours. The entries of a
+    menu are written as buttons are.
+    """
+    return read(values[0]) if values and custom_id.startswith(f"{MENU}:") else read(custom_id)
+
+
 def written(press: Press | Redeem) -> str | None:
     """A button's `custom_id`; None where Discord would not take it, or where nothing is written so."""
     text = str(press) if isinstance(press, Redeem) else _written(press)
     return text if text is not None and len(text) <= LONGEST else None
 
 
-def _written(press: Press) -> str | None:
+def _written(press: Press) -> str | None:  # noqa: C901 - one case for each kind of button
     match press:
         case Approve((card,)):
             text = f"approve:{_card(card)}"
+        case Allow(card, offer):
+            text = f"allow:{_card(card)}:{offer}"
+        case Edit(card):
+            text = f"edit:{_card(card)}"
         case AskWhyNot(card):
             text = f"deny:{_card(card)}"
         case ViewAll(card, page):
@@ -73,20 +87,24 @@ def read(custom_id: str) -> Press | Redeem | None:
         return None
 
 
-def _press(kind: str, rest: str) -> Press | None:  # noqa: PLR0911 - one case for each kind of button
+def _press(kind: str, rest: str) -> Press | None:  # noqa: C901, PLR0911 - one case for each kind of button
     match kind, rest.split(":"):
         case "approve", [approval_id, revision]:
-            return Approve((CardRef(approval_id, int(revision)),))
+            return Approve((CardRef(approval_id, _number(revision)),))
+        case "allow", [approval_id, revision, offer]:
+            return Allow(CardRef(approval_id, _number(revision)), offer)
+        case "edit", [approval_id, revision]:
+            return Edit(CardRef(approval_id, _number(revision)))
         case "deny", [approval_id, revision]:
-            return AskWhyNot(CardRef(approval_id, int(revision)))
+            return AskWhyNot(CardRef(approval_id, _number(revision)))
         case "view", [approval_id, revision, page]:
-            return ViewAll(CardRef(approval_id, int(revision)), int(page))
+            return ViewAll(CardRef(approval_id, _number(revision)), _number(page))
         case "review", [approval_id]:
             return Review(approval_id)
         case "check", [turn_id, n]:
-            return Check(turn_id, int(n))
+            return Check(turn_id, _number(n))
         case "again", [turn_id, n]:
-            return RunAgain(turn_id, int(n))
+            return RunAgain(turn_id, _number(n))
         case "stop", [turn_id]:
             return Stop(turn_id)
         case "rate", [turn_id, opinion]:
@@ -99,3 +117,12 @@ def _press(kind: str, rest: str) -> Press | None:  # noqa: PLR0911 - one case fo
 
 def _card(card: CardRef) -> str:
     return f"{card.approval_id}:{card.revision}"
+
+
+def _number(text: str) -> int:
+    """A number as we write it. Raises ValueError for anything else: no other digits, no signs, none that is too large
+    for a database.
+    """
+    if re.fullmatch(r"[0-9]{1,9}", text) is None:
+        raise ValueError(text)
+    return int(text)

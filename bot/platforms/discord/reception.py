@@ -26,6 +26,7 @@ from bot.reception.attention import Attention
 from bot.reception.context_lines import described
 from bot.reception.in_turn import InTurn
 from bot.reception.once import Once
+from bot.reception.portions import Portions
 from bot.reception.typed_commands import command_words
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ FORWARDED = "(forwarded a message)"
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 PATIENCE_SECONDS = 900.0
 """So long a message is kept in memory that cannot be put on disk."""
+AT_ONCE = 50
+"""So many messages of one person are kept so at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Reception:
         self._reading = ReadingUp(desk.rest, desk.engine)
         self._hints = Hints(desk.rest)
         self._in_turn = InTurn()
+        self._portions = Portions(AT_ONCE)
         self._done = Once()
         self._me = ""
         self.reads_all = False
@@ -71,21 +75,47 @@ class Reception:
         DeliveryFailed.
         """
         if message.guild is None or self._desk.people.serves(str(message.guild.id)):
-            await self._begin(message, spot_of(message.channel), message.guild)
+            spot = spot_of(message.channel)
+            said = await self._first(message, spot, message.guild)
+            if said is not None:
+                self._begin(Hearing(said, spot, message.guild))
 
     async def take_late(self, message: discord.Message, spot: Spot, guild: discord.Guild | None) -> None:
-        """The same for one that was said while nobody listened. Raises DeliveryFailed."""
-        await self._begin(message, spot, guild, late=True)
+        """Take one that was said while nobody listened; done when it is on disk, or given up. Raises DeliveryFailed
+        if Discord does not say who the bot is.
+        """
+        said = await self._first(message, spot, guild)
+        if said is None:
+            return
+        try:
+            await self._kept(Hearing(said, spot, guild, late=True))
+        except CountersignError as error:
+            log.warning("message %s, which was said meanwhile, could not be taken: %s", said.id, error)
+        except Exception:
+            log.exception("message %s, which was said meanwhile, could not be taken", said.id)
 
-    async def _begin(
-        self, message: discord.Message, spot: Spot | None, guild: discord.Guild | None, *, late: bool = False
-    ) -> None:
+    async def _first(self, message: discord.Message, spot: Spot | None, guild: discord.Guild | None) -> Said | None:
+        """The message, if the bot may be meant and it comes for the first time."""
         self._me = (await self._desk.rest.identity()).user
         said = read_said(message, self._me, guild)
-        if said is not None and self._done.first(said.id):
-            hearing = Hearing(said, spot, guild, late)
-            if not self._desk.errands.start(self._kept(hearing), f"discord: message {said.id}"):
-                self._done.forget(said.id)
+        if said is None or (spot is not None and not _may_be_meant(said, spot)):
+            return None
+        return said if self._done.first(said.id) else None
+
+    def _begin(self, hearing: Hearing) -> None:
+        said = hearing.said
+        if not self._portions.begin(said.user):
+            log.warning("somebody says more than can be taken: message %s was left out", said.id)
+            self._done.forget(said.id)
+        elif not self._desk.errands.start(self._counted(hearing), f"discord: message {said.id}"):
+            self._portions.end(said.user)
+            self._done.forget(said.id)
+
+    async def _counted(self, hearing: Hearing) -> None:
+        try:
+            await self._kept(hearing)
+        finally:
+            self._portions.end(hearing.said.user)
 
     async def _kept(self, hearing: Hearing) -> None:
         """See to it that what is for the bot is on disk, however often that has to be tried."""
@@ -158,7 +188,7 @@ class Reception:
         if spot.direct or said.calls_bot:
             return True
         others = said.mentions or (said.answers is not None and said.answers.user not in (said.user, self._me))
-        if others or not spot.thread:
+        if others or not _may_be_meant(said, spot):
             return False
         return await self._attention.follows(await self._desk.where(spot, said.user), self._desk.engine)
 
@@ -199,3 +229,8 @@ class Reception:
         said = hearing.said
         if not hearing.late and (spot.direct or said.calls_bot):
             self._desk.errands.start(say_directly(self._desk.rest, said.user, why), "discord: refusal")
+
+
+def _may_be_meant(said: Said, spot: Spot) -> bool:
+    """Whether the bot can be meant at all: in a channel, where everybody talks, it has to be called."""
+    return spot.direct or said.calls_bot or bool(spot.thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,8 +26,8 @@ class MessageRef:
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Read the text form back; None for anything else."""
-        channel, colon, message = text.partition(":")
-        return cls(channel, message) if channel.isdigit() and colon and message.isdigit() else None
+        found = re.fullmatch(r"([0-9]{1,20}):([0-9]{1,20})", text)
+        return cls(*found.groups()) if found is not None else None
 
 
 def conversation(server: str, channel: str, thread: str = "") -> ConversationKey:

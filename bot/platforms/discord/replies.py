@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.domain.commands import Action, Document, Form, Page, Reply, Tone
-from bot.platforms.discord.markdown import WIDEST_TABLE, dialect
+from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
 from bot.platforms.discord.sheets import Button, Sheet
-from bot.platforms.discord.sizes import measure
+from bot.platforms.discord.sizes import displayed
 from bot.platforms.discord.wording import escaped, unfenced
 from bot.reception.presses import AskToConfirm, Run
 from bot.rendering.columns import columns, widest
 from bot.rendering.plain import one_line, plain
 
 ROOM = 3_600
-"""What `measure` says of an answer at most; what is left is for the page's number and for what does not fit."""
+"""What `displayed` says of an answer at most; what is left is for the page's number and for what does not fit."""
 NAME_LIMIT, CELL_LIMIT, DETAIL_LIMIT = 60, 300, 900
 DONE = "Done."
 NEEDS_FORM = "This needs a form."
@@ -66,7 +66,7 @@ def form_sheet(form: Form, *, begun: bool = False) -> Sheet:
     else:
         lines += [NEEDS_FORM]
         if form.instead:
-            lines += [f"-# or on one line: `{one_line(form.instead, 500)}`"]
+            lines += [f"-# or on one line: {inline_code(one_line(form.instead, 500))}"]
     label = "Correct it" if wrong else "Continue" if begun else "Open the form"
     text, _ = _fitting([_Piece(tuple(lines))])
     return Sheet(text, (Button(label, form, Tone.PRIMARY),))
@@ -130,11 +130,11 @@ def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
     for piece in pieces:
         taken: list[str] = []
         for line in piece.lines:
-            if left or measure(line) >= room:
+            if left or displayed(line) >= room:
                 left += len(line)
                 continue
             taken.append(line)
-            room -= measure(line) + 1
+            room -= displayed(line) + 1
         room -= 10
         if taken:
             shown.append(_Piece(tuple(taken), piece.fenced).text)

@@ -63,6 +63,8 @@ class Rest:
         # A route knows no client: discord.py keeps the API's address in the class, for everything in the process. One
         # process speaks to one Discord, so it is set here, where that Discord is chosen.
         discord.http.Route.BASE = self.url
+        # Nobody speaks here; the library would tell every operator that it cannot.
+        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
         for name in _LIBRARY:
             _quieten(logging.getLogger(name))
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=10))

@@ -22,6 +22,9 @@ from bot.platforms.discord.components import custom_ids
 from bot.platforms.discord.faults import (
     ARCHIVED,
     INVALID_BODY,
+    MISSING_PERMISSIONS,
+    NO_REPLIES,
+    TOO_LARGE,
     TOO_OLD_TO_EDIT,
     UNKNOWN_MESSAGE,
     DiscordRefusal,
@@ -103,14 +106,19 @@ class Sender:
         self._sent.pop((turn.id, name), None)
 
     async def _post(self, turn: Turn, slot: Slot, *, nonce: str, answering: MessageRef | None = None) -> MessageRef:
-        place, sent = place_of(turn.conversation), slot
+        place, sent = slot.place or place_of(turn.conversation), slot
         try:
             try:
                 answer = await self._create(sent, nonce, place, answering)
             except DiscordRefusal as error:
-                if not _will_do_without_buttons(slot, error):
+                if _will_do_without_buttons(slot, error):
+                    sent = replace(slot, components=())
+                elif slot.unattached and error.code in (MISSING_PERMISSIONS, TOO_LARGE):
+                    sent = replace(slot, content=slot.unattached, file=None)
+                elif error.code == NO_REPLIES and answering is not None:
+                    answering = None
+                else:
                     raise
-                sent = replace(slot, components=())
                 answer = await self._create(sent, nonce, place, answering)
         except DiscordUnreachable:
             self._unsure.add((turn.id, slot.name))
@@ -182,7 +190,7 @@ class Sender:
         """The message of a slot among what the bot has said there since the turn began. None as well where the bot may
         not read: better twice than not at all.
         """
-        place, user = place_of(turn.conversation), (await self._rest.identity()).user
+        place, user = slot.place or place_of(turn.conversation), (await self._rest.identity()).user
         nonce = _nonce(turn.id, slot.name)
         after = _first_id(turn.created_at - SKEW)
         for _ in range(SEARCHED_PAGES):

@@ -17,7 +17,7 @@ from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.presses import Redeem, written
 from bot.platforms.discord.sizes import BUTTON_LABEL, BUTTONS_A_ROW, DISPLAYED, ROWS
 from bot.platforms.discord.tickets import Confirm, Deed, FillIn, Say
-from bot.platforms.discord.wording import escaped
+from bot.platforms.discord.wording import escaped, shortened
 from bot.reception.presses import AskToConfirm, Run
 from bot.rendering.plain import one_line
 
@@ -94,7 +94,7 @@ def layout(sheet: Sheet, issuing: Issuing) -> View:
             row = discord.ui.ActionRow()
             view.add_item(row)
         taken.append(issuing.custom_id(each.does, taken))
-        label = one_line(each.label, BUTTON_LABEL) or "…"
+        label = shortened(each.label, BUTTON_LABEL) or "…"
         row.add_item(discord.ui.Button(label=label, style=_STYLES[each.tone], custom_id=taken[-1]))
     view.stop()
     return view

@@ -22,8 +22,9 @@ class Upload:
 class Slot:
     """One message of a turn. `name` is the same in every drawing of the turn. `content` is Discord's own Markdown, with
     `components` below it; where it is empty, the components are the message (Components V2). A `file` goes along when
-    the message is posted. Slots come in the order in which their messages stand. Where it `asks`, somebody must be able
-    to press its buttons: without its layout it must not be out at all.
+    the message is posted; `unattached` is its content where the file cannot, a message without one is not posted then.
+    Slots come in the order in which their messages stand. Where it `asks`, somebody must be able to press its buttons:
+    without its layout it must not be out at all. `place` is the channel in which it stands, empty for the conversation.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Slot:
     components: tuple[Component, ...] = ()
     file: Upload | None = None
     asks: bool = False
+    unattached: str = ""
+    place: str = ""
 
     @property
     def laid_out(self) -> bool:

@@ -17,6 +17,7 @@ from bot.domain.turns import TurnStatus
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.asides import say
+from bot.platforms.discord.courier import Courier
 from bot.platforms.discord.direct_channels import direct_channel
 from bot.platforms.discord.faults import DiscordRefusal
 from bot.platforms.discord.files import fetched, shared
@@ -26,6 +27,7 @@ from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.sending import Sender
 from bot.platforms.discord.slots import Slot
 from bot.platforms.discord.turns import turn_slots
+from bot.rendering.elsewhere import is_copy
 from bot.rendering.returned_files import PREFIX
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class DiscordSurface:
         self._people = people
         self._clock = clock
         self._sender = Sender(rest, clock)
+        self._courier = Courier(rest, people, self._sender)
         self._started_at = clock()
         self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._typing: OrderedDict[str, float] = OrderedDict()
@@ -79,8 +82,32 @@ class DiscordSurface:
         turn = view.turn
         search = turn.id not in self._known and turn.created_at < self._started_at
         since = self._since(view)
-        slots = turn_slots(view, since)
-        taken = set(refs.values())
+        out = dict(refs)
+        async for drawn in self._courier.bring(view, refs, since, search=search):
+            out[drawn.slot] = drawn.ref
+            yield drawn
+        lost: DeliveryFailed | None = None
+        try:
+            async with aclosing(self._draw_here(view, out, since, search=search)) as here:
+                async for drawn in here:
+                    yield drawn
+        except DeliveryFailed as failure:
+            if not failure.permanent:
+                raise
+            lost = failure  # what stands elsewhere must not go on asking
+        async for drawn in self._courier.refresh(view, out, since):
+            yield drawn
+        if lost is not None:
+            raise lost
+        self._note(view, since)
+        if turn.status is TurnStatus.RUNNING and not view.streaming and not view.awaiting:
+            await self._type(place_of(turn.conversation))
+
+    async def _draw_here(
+        self, view: TurnView, refs: Refs, since: float, *, search: bool
+    ) -> AsyncGenerator[Drawn, None]:
+        """What the conversation shows of a turn; `refs` are of all that is out, elsewhere too."""
+        slots, taken = turn_slots(view, since, refs), set(refs.values())
         for slot in slots:
             shown = str(await self._shown(view, slot, refs, search=search, taken=taken))
             taken.add(shown)
@@ -88,12 +115,9 @@ class DiscordSurface:
         async for drawn in shared(self._sender, view, refs, search=search, taken=taken):
             yield drawn
         for name in refs.keys() - {slot.name for slot in slots}:
-            if not name.startswith(PREFIX) and (ref := MessageRef.parse(refs[name])) is not None:
-                await self._sender.delete(turn, name, ref)
+            if not name.startswith(PREFIX) and not is_copy(name) and (ref := MessageRef.parse(refs[name])) is not None:
+                await self._sender.delete(view.turn, name, ref)
                 yield Drawn(name, REMOVED)
-        self._note(view, since)
-        if turn.status is TurnStatus.RUNNING and not view.streaming and not view.awaiting:
-            await self._type(place_of(turn.conversation))
 
     async def tell(self, audience: Audience, notice: Notice) -> None:
         """Say something to somebody, or to everyone in a conversation. Only presses and commands can be answered for

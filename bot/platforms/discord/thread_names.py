@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from bot.platforms.discord.sizes import measure
 from bot.rendering.plain import ELLIPSIS, one_line
 
 LONGEST = 100
@@ -18,7 +19,10 @@ def thread_name(question: str) -> str:
     """A name for the thread of this question, which is plain text without mentions. Never empty."""
     lines = (_MARKS.sub("", line) for line in question.splitlines())
     line = next((found for each in lines if (found := one_line(each, LONGEST * 2)).strip(" `*_~|>#-")), "")
-    if len(line) <= LONGEST:
+    if measure(line) <= LONGEST:
         return line or UNNAMED
-    beginning, _, _ = line[:LONGEST].rpartition(" ")
-    return (beginning.rstrip(" ,.;:-") or line[: LONGEST - 1]) + ELLIPSIS
+    kept = line[:LONGEST]
+    while measure(kept) > LONGEST:
+        kept = kept[:-1]
+    beginning, _, _ = kept.rpartition(" ")
+    return (beginning.rstrip(" ,.;:-") or kept[:-1]) + ELLIPSIS

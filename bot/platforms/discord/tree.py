@@ -163,7 +163,7 @@ def _completing(
 ) -> Callable[[Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]]:
     async def complete(interaction: Interaction, _current: str) -> list[app_commands.Choice[str]]:
         found = answering.completions(interaction, verb, command, parameter)
-        return [app_commands.Choice(name=each, value=each) for each in found[:ENTRIES]]
+        return [app_commands.Choice(name=one_line(each, LONGEST) or "…", value=each) for each in found[:ENTRIES]]
 
     return complete
 

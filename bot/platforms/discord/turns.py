@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bot.domain.turns import TurnStatus
-from bot.domain.views import TurnView
-from bot.platforms.discord.cards import card_slots
+from bot.domain.views import Refs, TurnView
 from bot.platforms.discord.components import Component, button, rows
+from bot.platforms.discord.elsewhere import asked_slots
 from bot.platforms.discord.parts import FILE_NAME, Part, parts_of, small
 from bot.platforms.discord.slots import Slot, Upload
 from bot.reception.presses import Opinion, Rate
@@ -20,17 +20,20 @@ from bot.rendering.passages import Asking, Passage, Said, passages
 from bot.rendering.thread_lines import AI_NOTICE, offer_label, without_repeats
 
 OFFERS = 5
+NONE_OUT: Refs = {}
 
 
-def turn_slots(view: TurnView, now: float) -> tuple[Slot, ...]:
-    """Every message of a turn, in order. `now` (epoch seconds) is when cards that are not out yet begin to run off."""
+def turn_slots(view: TurnView, now: float, refs: Refs = NONE_OUT) -> tuple[Slot, ...]:
+    """Every message of a turn in its conversation, in order. `now` (epoch seconds) is when cards that are not out yet
+    begin to run off; `refs` are of what is out, elsewhere too.
+    """
     sequence = passages(view)
     last = max(number for number, each in enumerate(sequence) if isinstance(each, Passage))
     slots: list[Slot] = []
     for number, each in enumerate(sequence):
         match each:
             case Asking():
-                slots += card_slots(each, view, now)
+                slots += asked_slots(each, view, now, refs)
             case Passage():
                 slots += _passage(each, view, ends=number == last)
     return tuple(slots)
@@ -41,8 +44,10 @@ def _passage(passage: Passage, view: TurnView, *, ends: bool) -> Iterator[Slot]:
     parts = parts_of(tuple(without_repeats(passage.entries, view)), over=over)
     for part in parts:
         notice, below = _end(passage, view) if ends and part is parts[-1] else ("", ())
-        content = "\n".join(filter(None, (part.content, notice)))
-        yield Slot(_name(passage, part), content, tuple(below), _file(part))
+        content, unattached = (
+            "\n".join(filter(None, (each, notice))) if each else "" for each in (part.content, part.unattached)
+        )
+        yield Slot(_name(passage, part), content, tuple(below), _file(part), unattached=unattached)
 
 
 def _name(passage: Passage, part: Part) -> str:

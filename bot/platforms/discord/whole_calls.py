@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bot.domain.turns import StepStatus, ToolStep
-from bot.platforms.discord.cards import NAME, facts
-from bot.platforms.discord.components import Component, Look, button, rows
+from bot.platforms.discord.cards import NAME, decisions, facts
+from bot.platforms.discord.components import Component, menu, rows
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.sizes import measure
 from bot.platforms.discord.slots import Upload
 from bot.platforms.discord.wording import escaped, fitted
-from bot.reception.presses import Approve, AskWhyNot, CardRef
-from bot.rendering.cards import Card, CardArgument, action, card, headline
-from bot.rendering.plain import one_line
+from bot.reception.presses import Allow, CardRef
+from bot.rendering.cards import Card, CardArgument, card, headline
+from bot.rendering.grant_offers import grant_offers
 
 PIECE = 1_600
 """Of one value in one message, with what keeps it from ending its block."""
@@ -27,6 +27,7 @@ MOST_MESSAGES = 4
 NO_ARGUMENTS = "This call has no arguments."
 IN_THE_FILE = "All of its arguments are in the file."
 FILE = "arguments.txt"
+ALLOW = "Approve and allow…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,8 @@ def _buttons(step: ToolStep, made: Card) -> list[Component]:
     if step.status is not StepStatus.AWAITING:
         return []
     ref = CardRef(made.approval_id, made.revision)
-    look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
-    return rows(
-        [button(f"Approve: {one_line(action(step), 40)}", Approve((ref,)), look), button("Deny…", AskWhyNot(ref))]
-    )
+    offers = [(offer.label, offer.hint, Allow(ref, offer.word)) for offer in grant_offers(step)]
+    return [*rows(decisions(step, made)), *menu(made.approval_id, ALLOW, offers)]
 
 
 def _pieces(argument: CardArgument) -> list[str]:

@@ -20,11 +20,11 @@ _MARKS = re.compile(
     r"""
       (?P<mark>
           [\\*`\[\]]                             # bold, italic, code, links
-        | (?<![^\W_])_ | _(?![^\W_])             # italic, underlined: within a word one alone does nothing
+        | (?<![0-9A-Za-z])_ | _(?![0-9A-Za-z])   # italic, underlined: one alone in a word, of ASCII, does nothing
         | ~(?=~) | (?<=~)~ | \|(?=\|) | (?<=\|)\|   # struck, hidden
       )
-    | (?P<lead>^[ \t]*(?:\d{1,9}(?=\.[ ]))?)      # a heading, small text, an item of a list, a quote
-      (?P<first>\#(?=\#{0,5}[ ]) | -(?=\#|[ ]) | [+.](?=[ ]) | >)
+    | (?P<lead>^[^\S\n]*(?:\d{1,9}(?=\.\s))?)    # a heading, small text, an item of a list, a quote; any blank counts
+      (?P<first>\#(?=\#{0,5}\s) | -(?=\#|\s) | [+.](?=\s) | >)
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -46,6 +46,21 @@ def escaped(text: str) -> str:
         return f"\\{match['mark']}" if match["mark"] else f"{match['lead']}\\{match['first']}"
 
     return silenced(_MARKS.sub(mark, text))
+
+
+def cut(text: str, limit: int) -> str:
+    """The beginning of a text: at most `limit` characters as Discord counts them."""
+    while (over := measure(text) - limit) > 0:
+        text = text[: len(text) - (over + 1) // 2]
+    return text
+
+
+def shortened(text: str, limit: int) -> str:
+    """A label: text on one line of at most `limit` characters as Discord counts them, for places without Markdown."""
+    room = limit
+    while measure(made := one_line(text, room)) > limit:
+        room -= max((measure(made) - limit) // 2, 1)
+    return made
 
 
 def fitted(text: str, limit: int) -> str:

@@ -117,6 +117,16 @@ def person(user_id: str, name: str = "") -> Element:
     return {"type": "user", "user_id": user_id} if USER_ID.fullmatch(user_id) else words(name or user_id)
 
 
+def channel(channel_id: str) -> Element:
+    """A channel, by its name on the screens of those who may know it."""
+    return {"type": "channel", "channel_id": channel_id}
+
+
+def link(address: str, text: str) -> Element:
+    """A link of ours."""
+    return {"type": "link", "url": address, "text": text}
+
+
 USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
 
 
@@ -140,6 +150,19 @@ def button(label: str, press: Press, style: str = "", confirm: Element | None = 
     if style:
         made["style"] = style
     return {**made, "confirm": confirm} if confirm else made
+
+
+def menu(entries: Iterable[tuple[str, Press]]) -> Element | None:
+    """An overflow menu ("⋯") of labels and what they are for; None where there is nothing in it."""
+    named = [(label, written(press)) for label, press in entries]
+    options = [
+        (names[0], {"text": plain_text(one_line(label, sizes.OPTION_TEXT), sizes.OPTION_TEXT), "value": names[1]})
+        for label, names in named
+        if names is not None and len(names[1]) <= sizes.OPTION_VALUE
+    ][: sizes.MENU_OPTIONS]
+    if not options:
+        return None
+    return {"type": "overflow", "action_id": options[0][0], "options": [option for _, option in options]}
 
 
 def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element:

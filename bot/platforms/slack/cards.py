@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bot.domain.approvals import Approval
+from bot.domain.secret_shapes import masked
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import (
@@ -19,6 +20,7 @@ from bot.platforms.slack.blocks import (
     confirmation,
     divider,
     fallback,
+    menu,
     moment,
     person,
     preformatted,
@@ -28,13 +30,14 @@ from bot.platforms.slack.blocks import (
 )
 from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
-from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
-from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, changed_since, soonest_end
+from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, ViewAll
+from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, soonest_end
 from bot.rendering.cards import Card, action, card, headline, in_words, signatures
+from bot.rendering.edits import editable, edited
+from bot.rendering.grant_offers import grant_offers
 from bot.rendering.offers import RunAgain
 from bot.rendering.passages import Asking
 from bot.rendering.plain import one_line
-from bot.rendering.secrets import masked
 
 CALLS_A_CARD = 8
 ARGUMENTS_WEIGHT = 5_000
@@ -69,7 +72,7 @@ def facts(made: Card) -> Element:
 
 
 def decisions(step: ToolStep, made: Card, *more: Element | None) -> list[Block]:
-    """The buttons of one open call."""
+    """The buttons of one open call, and `more` of them behind those that decide."""
     ref = CardRef(made.approval_id, made.revision)
     destructive = made.risk == "destructive"
     question = confirmation(headline(step, made), f"{made.tool} may destroy data, and cannot be taken back.", "Approve")
@@ -79,7 +82,9 @@ def decisions(step: ToolStep, made: Card, *more: Element | None) -> list[Block]:
         "danger" if destructive else "primary",
         question if destructive else None,
     )
-    return buttons([approve, button("Deny…", AskWhyNot(ref)), *more])
+    offers = [(offer.label, Allow(ref, offer.word)) for offer in grant_offers(step)]
+    allow = [button(label, press) for label, press in offers[:1]]
+    return buttons([approve, *allow, button("Deny…", AskWhyNot(ref)), *more, menu(offers[1:])])
 
 
 def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> tuple[tuple[Block, ...], str]:
@@ -109,10 +114,11 @@ def _open(step: ToolStep, made: Card, room: int, about: Sequence[Element]) -> li
     elements = [rich_section(words(headline(step, made), bold=True)), facts(made)]
     if shown := argument_lines(made.arguments, room):
         elements.append(preformatted(shown))
-    if step.approval and (changed := changed_since(step.approval)):
-        elements.append(rich_section(words(changed, italic=True)))
-    view_all = button("View all", ViewAll(CardRef(made.approval_id, made.revision)))
-    return [rich_text(*elements, *about), *decisions(step, made, view_all)]
+    if changed := edited(step):
+        elements.append(rich_section(words("\n".join(changed), italic=True)))
+    ref = CardRef(made.approval_id, made.revision)
+    edit = button("Edit…", Edit(ref)) if editable(step) else None
+    return [rich_text(*elements, *about), *decisions(step, made, edit, button("View all", ViewAll(ref)))]
 
 
 def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> list[Block]:

@@ -27,11 +27,12 @@ from bot.platforms.slack.telling import plain_sheet, whisper
 from bot.platforms.slack.uploads import direct_channel
 from bot.platforms.slack.windows import call_window, confirm_window, deny_window
 from bot.platforms.slack.wording import Names, worded
-from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, Rate, Review, Run, ViewAll
+from bot.reception.editing import opening
+from bot.reception.presses import Allow, Approve, AskToConfirm, AskWhyNot, CardRef, Edit, Rate, Review, Run, ViewAll
 from bot.reception.refusals import GONE, OUT_OF_DATE
 from bot.reception.taken_up import rate, take_up
 from bot.reception.typed_commands import shell_words
-from bot.reception.verdicts import decide, find_call
+from bot.reception.verdicts import allow, decide, find_call
 from bot.rendering.offers import Check, RunAgain, Stop
 
 log = logging.getLogger(__name__)
@@ -92,13 +93,18 @@ class Counter:
         words = (slashed.command, *shell_words(worded(slashed.text, Names())))
         await self.command(words, slashed.place, trigger)
 
-    async def _press(self, pressed: Pressed, trigger: Trigger | None) -> None:
+    async def _press(self, pressed: Pressed, trigger: Trigger | None) -> None:  # noqa: C901 - one case for each kind
         if not pressed.place.spot.channel:  # the button stands in somebody's Home
             pressed = await self._at_home(pressed)
         place = pressed.place
         match pressed.press:
             case Approve(cards):
                 await self._approve(cards, pressed)
+            case Allow(ref, offer):
+                await self._allow(ref, offer, pressed)
+            case Edit(ref):
+                # What comes of it stands beside the card, and takes its place nowhere.
+                await self.command(opening(ref), replace(place, replaces=False), trigger)
             case AskWhyNot(ref):
                 await self._open(deny_window(ref, str(place.unheard)), pressed)
             case ViewAll() | Review():
@@ -114,9 +120,17 @@ class Counter:
 
     async def _approve(self, cards: tuple[CardRef, ...], pressed: Pressed) -> None:
         member = await self._people.member(pressed.place.spot.user)
-        if told := await decide(self._engine, cards, Verdict.APPROVE, member):
+        await self._answered(await decide(self._engine, cards, Verdict.APPROVE, member), cards[0], pressed)
+
+    async def _allow(self, card: CardRef, offer: str, pressed: Pressed) -> None:
+        member = await self._people.member(pressed.place.spot.user)
+        await self._answered(await allow(self._engine, card, offer, member), card, pressed)
+
+    async def _answered(self, told: str, card: CardRef, pressed: Pressed) -> None:
+        """Say what there is to say of a signature, or show in a window that it counts."""
+        if told:
             await self._whisper(pressed.place, await with_names(self._people, told))
-        elif pressed.view and (step := await self._desk.records.asked(cards[0].approval_id)) is not None:
+        elif pressed.view and (step := await self._desk.records.asked(card.approval_id)) is not None:
             # A card is redrawn by whoever draws the turn, a window by nobody.
             window = call_window(step, keep=str(pressed.place.unheard))
             await self._api.edit("views.update", view_id=pressed.view, view=window)

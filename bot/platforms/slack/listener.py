@@ -31,6 +31,7 @@ from bot.platforms.slack.socket_mode import receive_by_socket
 from bot.platforms.slack.web_api import Identity, WebApi, library_log
 from bot.platforms.slack.web_hook import WebHook
 from bot.ports import Commands, FrontDoor
+from bot.reception.editing import CallForms
 from bot.reception.errands import Errands
 from bot.reception.manners import Manners
 from bot.reception.patience import patiently
@@ -74,7 +75,8 @@ class SlackListener:
         identity = await patiently(self._api.identity, "Slack")
         errands = Errands()
         app = self._app(identity)
-        desk = Desk(self._api, self._people, self._manners, errands, engine, commands, self._records)
+        forms = CallForms(engine, commands)
+        desk = Desk(self._api, self._people, self._manners, errands, engine, forms, self._records)
         access, tabs = Access(self._api), HomeTabs(desk)
         _Handlers(app, desk, access, tabs)
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)

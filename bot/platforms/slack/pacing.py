@@ -40,6 +40,7 @@ _A_MINUTE: Mapping[str, int] = {
     "conversations.info": 50,
     "conversations.open": 50,
     "conversations.replies": 50,
+    "conversations.history": 50,
     "files.completeUploadExternal": 100,
     "files.getUploadURLExternal": 100,
     "files.info": 100,

@@ -10,10 +10,12 @@ from typing import Any
 
 from bot.platforms.slack.sizes import BUTTON_VALUE
 from bot.reception.presses import (
+    Allow,
     Approve,
     AskToConfirm,
     AskWhyNot,
     CardRef,
+    Edit,
     Opinion,
     Press,
     Rate,
@@ -50,6 +52,10 @@ def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - on
     match press:
         case Approve(cards):
             return "approve", [[each.approval_id, each.revision] for each in cards]
+        case Allow(card, offer):
+            return "allow", [card.approval_id, card.revision, offer]
+        case Edit(card):
+            return "edit", [card.approval_id, card.revision]
         case AskWhyNot(card):
             return "deny", [card.approval_id, card.revision]
         case ViewAll(card, page):
@@ -70,10 +76,14 @@ def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - on
             return "confirm", [text, label, *words]
 
 
-def _press(kind: str, content: Any) -> Press | None:  # noqa: C901, PLR0911 - one case for each kind of button
+def _press(kind: str, content: Any) -> Press | None:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of button
     match kind, content:
         case "approve", [_, *_] as cards:
             return Approve(tuple(_card(*each) for each in cards))
+        case "allow", [approval_id, revision, str(offer)]:
+            return Allow(_card(approval_id, revision), offer)
+        case "edit", [approval_id, revision]:
+            return Edit(_card(approval_id, revision))
         case "deny", [approval_id, revision]:
             return AskWhyNot(_card(approval_id, revision))
         case "view", [approval_id, revision, int(page)]:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 EVENT_TYPE = "countersign_turn"
 REMEMBERED = 2000
+LATEST = 200
+"""Messages of a channel among which one is looked for that is in no thread."""
 LONGEST_TEXT = 3_990
 """Bytes of `text` in an edit, with room for an ellipsis: Slack names 4,000 and does not say of what."""
 _HALF_ENTITY = re.compile(r"&[a-z]{0,3}$")
@@ -54,7 +56,7 @@ class Sender:
         key = (turn_id, slot.name)
         if search or key in self._unsure:
             try:
-                found = await self._find(key, where)
+                found = await self._find(key, where, slot.place)
             except DeliveryFailed as failure:
                 if not failure.permanent:
                     raise
@@ -69,7 +71,7 @@ class Sender:
                 self._unsure.add(key)
             raise
         self._remember(key, slot)
-        return MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts", "")))
+        return MessageRef(str(answer.get("channel") or slot.place or where.channel), str(answer.get("ts", "")))
 
     async def edit(self, turn_id: str, slot: Slot, where: ConversationKey, ref: MessageRef) -> MessageRef:
         """Bring a message up to date; the reference of the one that shows it now. Raises DeliveryFailed."""
@@ -98,7 +100,8 @@ class Sender:
 
     async def _posted(self, slot: Slot, where: ConversationKey, key: tuple[str, str]) -> Mapping[str, Any]:
         turn_id, name = key
-        place: dict[str, Any] = {"channel": where.channel, "thread_ts": where.thread or None}
+        thread = None if slot.place else where.thread or None
+        place: dict[str, Any] = {"channel": slot.place or where.channel, "thread_ts": thread}
         metadata = {"event_type": EVENT_TYPE, "event_payload": {"turn": turn_id, "slot": name}}
         quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
@@ -132,8 +135,10 @@ class Sender:
             if error.code != "message_not_in_streaming_state":
                 raise
 
-    async def _find(self, key: tuple[str, str], where: ConversationKey) -> MessageRef | None:
-        """The message of a slot, by what it carries."""
+    async def _find(self, key: tuple[str, str], where: ConversationKey, place: str = "") -> MessageRef | None:
+        """The message of a slot, by what it carries: in its thread, or among the latest of its place."""
+        if place:
+            return await self._find_in(place, key)
         if not where.thread:
             return None
         identity = await self._api.identity()
@@ -155,6 +160,17 @@ class Sender:
             cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
             if not cursor:
                 break
+        return None
+
+    async def _find_in(self, channel: str, key: tuple[str, str]) -> MessageRef | None:
+        identity = await self._api.identity()
+        answer = await self._api.read(
+            "conversations.history", channel=channel, include_all_metadata="true", limit=LATEST
+        )
+        messages = answer.get("messages")
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
+                return MessageRef(channel, str(message.get("ts", "")))
         return None
 
     def _remember(self, key: tuple[str, str], slot: Slot) -> None:

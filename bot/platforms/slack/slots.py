@@ -16,13 +16,15 @@ Block = dict[str, Any]
 class Slot:
     """One message of a turn. `name` is the same in every drawing of the turn; `text` is what notifications show and
     screen readers read, already escaped. Slots come in the order in which their messages stand. Where it `asks`,
-    somebody must be able to press its buttons: without its layout it must not be out at all.
+    somebody must be able to press its buttons: without its layout it must not be out at all. `place` is the channel in
+    which it stands, empty for the conversation.
     """
 
     name: str
     blocks: tuple[Block, ...]
     text: str
     asks: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

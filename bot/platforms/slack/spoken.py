@@ -33,6 +33,8 @@ def _pieces(part: Any) -> Iterator[str]:
             yield text
         case {"type": "user", "user_id": str(user_id)}:
             yield user_id
+        case {"type": "channel", "channel_id": str(channel_id)}:
+            yield channel_id
         case dict():
             yield from _pieces(part.get("text"))
             for inner in (*part.get("elements", ()), *part.get("rows", ())):

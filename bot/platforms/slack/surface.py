@@ -15,6 +15,8 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import TurnStatus
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.courier import Courier
+from bot.platforms.slack.elsewhere import Outside
 from bot.platforms.slack.faults import LOCKED_OUT, SlackRefusal
 from bot.platforms.slack.files import fetched
 from bot.platforms.slack.live import LiveMessages, Session, Streaming
@@ -28,6 +30,7 @@ from bot.platforms.slack.turns import turn_slots
 from bot.platforms.slack.uploads import direct_channel
 from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.wording import escaped, silenced
+from bot.rendering.elsewhere import is_copy
 
 FASTEST = 1.0
 SLOWEST = 2.0
@@ -57,6 +60,7 @@ class SlackSurface:
         self._people = people
         self._clock = clock
         self._sender = Sender(api)
+        self._courier = Courier(api, people, self._sender)
         self._live = LiveMessages(api, streaming)
         self._started_at = clock()
         self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -89,7 +93,32 @@ class SlackSurface:
     async def _draw(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
         search = view.turn.id not in self._known and view.turn.created_at < self._started_at
         since = self._since(view)
-        slots = turn_slots(view, since)
+        out = dict(refs)
+        async for drawn in self._courier.bring(view, refs, since, search=search):
+            out[drawn.slot] = drawn.ref
+            yield drawn
+        lost: DeliveryFailed | None = None
+        try:
+            async with aclosing(
+                self._draw_here(view, refs, since, await self._courier.outside(view, out), search=search)
+            ) as here:
+                async for drawn in here:
+                    yield drawn
+        except DeliveryFailed as failure:
+            if not failure.permanent:
+                raise
+            lost = failure  # what stands elsewhere must not go on asking
+        async for drawn in self._courier.refresh(view, out, since):
+            yield drawn
+        if lost is not None:
+            raise lost
+        self._note(view, since)
+
+    async def _draw_here(
+        self, view: TurnView, refs: Refs, since: float, outside: Outside, *, search: bool
+    ) -> AsyncGenerator[Drawn, None]:
+        """What the conversation shows of a turn."""
+        slots = turn_slots(view, since, outside)
         growing = {stream.name: stream for stream in streams(view) if stream.open}
         for place, slot in enumerate(slots):
             ref = MessageRef.parse(refs.get(slot.name, ""))
@@ -103,13 +132,12 @@ class SlackSurface:
         async for drawn in shared(self._api, view, refs):
             yield drawn
         for name in refs.keys() - {slot.name for slot in slots}:
-            if (ref := MessageRef.parse(refs[name])) is not None:
+            if not is_copy(name) and (ref := MessageRef.parse(refs[name])) is not None:
                 await self._live.end(view.turn.id, name)
                 await self._sender.delete(view.turn.id, name, ref)
                 yield Drawn(name, REMOVED)
         if view.turn.status.ended:
             await self._live.close(view.turn)
-        self._note(view, since)
 
     async def tell(self, audience: Audience, notice: Notice) -> None:
         """Say something: to one person where they stand, to them in private, or to everyone there. Raises

@@ -20,7 +20,7 @@ from bot.platforms.slack.blocks import (
     small,
     words,
 )
-from bot.platforms.slack.cards import card_slots
+from bot.platforms.slack.elsewhere import Outside, asked_slots
 from bot.platforms.slack.parts import Part, parts_of
 from bot.platforms.slack.presses import written
 from bot.platforms.slack.rich_text import Prose
@@ -41,17 +41,20 @@ from bot.rendering.thread_lines import (
 
 CONTINUED = "(continued · {})"
 OFFERS = 5
+NOWHERE = Outside()
 
 
-def turn_slots(view: TurnView, now: float) -> tuple[Slot, ...]:
-    """Every message of a turn, in order. `now` (epoch seconds) is when cards that are not out yet begin to run off."""
+def turn_slots(view: TurnView, now: float, outside: Outside = NOWHERE) -> tuple[Slot, ...]:
+    """Every message of a turn in its conversation, in order. `now` (epoch seconds) is when cards that are not out yet
+    begin to run off; `outside` is what is out elsewhere.
+    """
     sequence = passages(view)
     last = max(number for number, each in enumerate(sequence) if isinstance(each, Passage))
     slots: list[Slot] = []
     for number, each in enumerate(sequence):
         match each:
             case Asking():
-                slots += card_slots(each, view, now)
+                slots += asked_slots(each, view, now, outside)
             case Passage():
                 parts = parts_of(each)
                 slots += [_slot(part, view, ends=number == last and part.last) for part in parts]

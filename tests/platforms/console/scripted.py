@@ -8,9 +8,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import Any
 
-from bot.domain.approvals import AlreadySettled, Approval, Decision, Settled, Settlement, Verdict
+from bot.domain.approvals import (
+    AlreadySettled,
+    Approval,
+    Decision,
+    NoSuchApproval,
+    OutOfDate,
+    Settled,
+    Settlement,
+    Verdict,
+)
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.edits import Draft, Editing, NotNow, Revised
 from bot.domain.grants import Permission
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
@@ -126,6 +136,14 @@ class ScriptedEngine:
         self.scripts = scripts or {}
         self.received: list[InboundMessage] = []
         self.decisions: list[Decision] = []
+        self.granted: list[Permission] = []
+        self.schema: Mapping[str, Any] = {}
+        """What the arguments of every call have to fit."""
+        self.not_now: NotNow | None = None
+        """Why nothing can be changed, as `draft` says it."""
+        self.editings: list[Editing] = []
+        """What `revise` says, in order; then it takes everything."""
+        self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.stops: list[str] = []
         self.repeated: list[tuple[str, str, int]] = []
         self.answers: list[Settlement] = []
@@ -167,7 +185,21 @@ class ScriptedEngine:
         return settlement
 
     async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
+        self.granted.append(permission)
         return await self.decide(decision, member)
+
+    async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
+        if self.not_now is not None:
+            return self.not_now
+        for view in self.on_disk.values():
+            for step in view.steps:
+                if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
+                    return Draft(view.turn, step, self.schema) if step.approval.revision == revision else OutOfDate()
+        return NoSuchApproval()
+
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
+        self.revisions.append((approval_id, revision, dict(arguments), member))
+        return self.editings.pop(0) if self.editings else Revised(revision + 1)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         if self.refusals:

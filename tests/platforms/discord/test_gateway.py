@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import discord
 import pytest
 
+from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.platforms.discord import catching_up, gateway
+from bot.platforms.discord import catching_up, gateway, reception
 from bot.platforms.discord.holding import Holding
-from tests.fakes.discord import Answers, Channel
+from tests.fakes.discord import Answers, Channel, Permission
 from tests.platforms.discord.workplace import SharedLeases, Workplace, a_workplace, ended
+from tests.rendering.turns import a_reply, a_view
 
 GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
 
@@ -21,6 +24,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses of seconds between two tries."""
     monkeypatch.setattr(gateway, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(gateway, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(gateway, "IDENTIFY_SECONDS", 0.01)
 
 
 async def asked(place: Workplace, text: str = "why?") -> Channel:
@@ -154,7 +158,8 @@ async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> Non
         place.leases.held.clear()
         await place.discord.gateway.connected()
         await asked(place, "and now?")
-        assert place.texts == ["and now?"]
+        await place.received(2)
+        assert sorted(place.texts) == ["and now?", "why?"]
 
 
 async def test_a_database_that_is_away_for_a_moment_does_not_close_the_gateway() -> None:
@@ -241,6 +246,76 @@ async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it() -> 
             assert place.door.received[0].conversation == place.key(place.channel, thread.id)
 
 
+async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_listens() -> None:
+    async with a_workplace() as place:
+        discord, side = place.discord, place.discord.channel("side")
+        side.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
+        hidden = discord.channel("hidden")
+        hidden.forbid(discord.bot, Permission.READ_MESSAGE_HISTORY)
+        theirs = discord.thread(place.priya, place.channel, "theirs")
+        before = await asked(place, "before")
+        place.engaged.append(place.key(place.channel, before.id))
+        await place.stop()
+        discord.clock.advance(2 * catching_up.CLOCKS_DIFFER.total_seconds())
+        discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
+        discord.say(place.priya, place.channel, "nothing for you")
+        discord.say(place.priya, side, f"{discord.bot.mention} in place?")
+        discord.say(place.priya, theirs, f"{discord.bot.mention} in here?")
+        discord.say(place.priya, hidden, f"{discord.bot.mention} unseen")
+        discord.say(place.priya, place.channel, f"{discord.bot.mention} mcp list")
+        discord.say(place.priya, place.channel, f"{discord.bot.mention}")
+        async with place.running("two"):
+            await place.received(4)
+            await place.quiet(side)
+            assert sorted(place.texts) == ["before", "in here?", "in place?", "why?"]
+            where = {each.text: each.conversation for each in place.door.received}
+            (thread,) = [each for each in discord.threads(place.channel) if each.name == "why?"]
+            assert where["why?"] == place.key(place.channel, thread.id)
+            assert where["in place?"] == place.key(side)
+            assert where["in here?"] == place.key(place.channel, theirs.id)
+            assert place.commands.requests == []
+            assert not discord.calls.refused()
+        await place.stop()
+        place.engaged += [place.key(place.channel, thread.id), place.key(side)]
+        async with place.running("three"):
+            await place.quiet(side)
+            assert len(place.texts) == 4  # once
+
+
+async def test_all_of_what_one_person_said_meanwhile_is_taken() -> None:
+    async with a_workplace() as place:
+        discord, dm = place.discord, place.discord.dm(place.priya)
+        discord.say(place.priya, dm, "hello")
+        await place.received(1)
+        place.engaged.append(place.door.received[0].conversation)
+        await place.stop()
+        said = [f"number {number}" for number in range(reception.AT_ONCE + 10)]
+        for text in said:
+            discord.say(place.priya, dm, text)
+        async with place.running():
+            await place.received(len(said) + 1)
+            assert place.texts == ["hello", *said]
+
+
+async def test_a_question_whose_conversation_was_deleted_is_not_asked_again() -> None:
+    async with a_workplace() as place:
+        thread = await asked(place)
+        await place.draw(
+            place.door.knows(
+                a_view(a_reply(0, "Because."), status=TurnStatus.DONE), place.door.views[0].turn.conversation
+            )
+        )
+        await place.stop()
+        place.door.forget()
+        looks = ("GET /channels/{channel}/messages", "GET /channels/{channel}/messages/{message}")
+        before = len(place.discord.calls.of(*looks))
+        async with place.running("two"):
+            await place.discord.until(lambda: len(place.discord.calls.of(*looks)) > before)
+            await place.quiet()
+            await place.quiet(thread)
+            assert place.texts == ["why?"]
+
+
 async def test_what_is_older_than_a_day_is_left_alone() -> None:
     async with a_workplace() as place:
         discord = place.discord
@@ -252,3 +327,25 @@ async def test_what_is_older_than_a_day_is_left_alone() -> None:
         async with place.running():
             await place.quiet(thread)
             assert place.texts == ["why?"]
+
+
+async def test_discord_that_ends_every_new_session_is_not_asked_for_one_without_a_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with a_workplace() as place:
+        for count in range(1, gateway.HASTY + 2):
+            place.discord.gateway.invalidate()
+            await place.discord.gateway.reopened(count + 1)
+        assert len(place.discord.calls.of("GET /gateway/bot")) == 2
+        assert "ends every new session" in caplog.text
+        await asked(place)
+
+
+async def test_the_library_does_not_tell_operators_of_what_nobody_wants_of_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(discord.VoiceClient, "warn_nacl", True)
+    monkeypatch.setattr(discord.VoiceClient, "warn_dave", True)
+    async with a_workplace() as place:
+        await asked(place)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("discord")] == []

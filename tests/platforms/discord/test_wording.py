@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.platforms.discord.sizes import measure
-from bot.platforms.discord.wording import JOINER, escaped, fitted, silenced, unfenced
+from bot.platforms.discord.wording import JOINER, cut, escaped, fitted, silenced, unfenced
 from tests.platforms.discord.accepted import named, small_lines
 
 
@@ -23,6 +23,8 @@ from tests.platforms.discord.accepted import named, small_lines
         ("- one\n  - two\n12. three\nv1.2", "\\- one\n  \\- two\n12\\. three\nv1.2"),
         ("[a](https://x.example)", r"\[a\](https://x.example)"),
         (r"C:\dir", r"C:\\dir"),
+        ("\u00e9_x_\u00e9 a_b_c", "\u00e9\\_x\\_\u00e9 a_b_c"),
+        ("#\u00a0big\n\u3000#\tbig\n-#\u00a0small", "\\#\u00a0big\n\u3000\\#\tbig\n\\-#\u00a0small"),
         ("see https://x.example/a_b_*c*?d=~~e.", "see https://x.example/a_b_*c*?d=~~e."),
     ],
 )
@@ -51,6 +53,14 @@ def test_what_is_fitted_fits(text: str, limit: int) -> None:
     assert measure(shown) <= limit
     assert "\n" not in shown
     assert named(shown) == set()
+
+
+@given(st.text(max_size=400), st.integers(0, 200))
+def test_what_is_cut_fits_and_is_the_beginning(text: str, limit: int) -> None:
+    shown = cut(text, limit)
+    assert text.startswith(shown)
+    assert measure(shown) <= limit
+    assert shown == text or measure(text[: len(shown) + 1]) > limit - 1
 
 
 @given(st.text(alphabet="-# >\n_*`x@", max_size=60))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.conversations import Author
+from bot.domain.secret_shapes import MASK
 from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
@@ -18,7 +19,6 @@ from bot.platforms.slack.slots import Slot
 from bot.platforms.slack.turns import turn_slots
 from bot.reception.presses import Approve, AskWhyNot, CardRef, ViewAll
 from bot.rendering.offers import RunAgain
-from bot.rendering.secrets import MASK
 from tests.platforms import scenes
 from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 from tests.platforms.slack.accepted import check_message, labels, parts, pressed
@@ -158,7 +158,9 @@ def test_arguments_that_a_person_has_changed_are_marked() -> None:
         status=TurnStatus.WAITING,
     )
     made = card(view)
-    assert "_Changed by Lee since the model asked for it._" in outline(made.blocks)
+    shown = outline(made.blocks)
+    assert "_Changed by Lee since the model asked for it.\n" in shown
+    assert 'project: "X" → "OPS"' in shown
     assert read(*pressed(made.blocks, "Approve: Create issue")) == Approve((CardRef("3a7f3c2e9b", 2),))
 
 

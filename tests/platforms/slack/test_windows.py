@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.secret_shapes import MASK
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.drawings import ConfirmationBack, FormBack, ReasonBack
 from bot.platforms.slack.forms import FIELD, TOO_LONG, Luggage, errors, form_window, packed, unpacked
@@ -19,7 +20,6 @@ from bot.platforms.slack.presses import read
 from bot.platforms.slack.submissions import read_submission
 from bot.platforms.slack.windows import REASON, TYPED, call_window, confirm_window, deny_window, note_window
 from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, ViewAll
-from bot.rendering.secrets import MASK
 from tests.platforms import scenes
 from tests.platforms.scenes import ADDING, a_filing
 from tests.platforms.slack.accepted import check_view, labels, parts, pressed

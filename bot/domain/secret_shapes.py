@@ -1,12 +1,14 @@
 """What looks like a secret, by its name or by its shape.
 
-Called by cards, which mask it, and by the terminal's history, which does not write it down. A guess by nature: it
-would rather mask too much. It knows no secret of this program.
+Called by cards and by what the model is told, which mask it, and by the terminal's history, which does not write it
+down. A guess by nature: it would rather mask too much. It knows no secret of this program.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 MASK = "••••"
 
@@ -62,3 +64,18 @@ def looks_secret(text: str) -> bool:
 def masked(text: str) -> str:
     """The text with everything in it that looks like a secret replaced by dots."""
     return _SECRETS.sub(MASK, text)
+
+
+def without_secrets(name: str, value: Any) -> Any:
+    """A value of JSON that stands under a name, with dots for every secret in it."""
+    if secret_name(name) and value not in (None, ""):
+        return MASK
+    match value:
+        case str():
+            return masked(value)
+        case Mapping():
+            return {str(key): without_secrets(str(key), inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [without_secrets("", inner) for inner in value]
+        case _:
+            return value

@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from bot.rendering.secrets import MASK, looks_secret, masked, secret_name
+from bot.domain.secret_shapes import MASK, looks_secret, masked, secret_name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Changing what a call would do before anybody signs it: what can be changed, what became of it, and the difference.
+
+Whoever may change a call, and what follows from it, is for `bot.engine.editing` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed, OutOfDate
+from bot.domain.secret_shapes import MASK, without_secrets
+from bot.domain.tools import Misfit, canonical_json
+from bot.domain.turns import ToolStep, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A call that may be changed: its arguments as they are asked for now, and the schema that others have to fit."""
+
+    turn: Turn
+    step: ToolStep
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """A signature is asked for on the new arguments, under this revision."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """The new arguments cannot be asked for. A problem without an argument is about all of them."""
+
+    problems: tuple[Misfit, ...]
+
+
+NotNow = AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval
+"""Why a call cannot be changed, or not any more, or not by this person."""
+Editing = Revised | Unfit | NotNow
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One argument that was changed: its value before and after as text, None where there is none. Secrets are dots."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def changes(step: ToolStep) -> tuple[Change, ...]:
+    """What people have changed in a call since it was asked for; nothing if nobody has."""
+    if step.approval is None or step.approval.proposed is None:
+        return ()
+    before, after = step.approval.proposed, step.call.arguments
+    return tuple(
+        Change(name, _text(before, name), _text(after, name))
+        for name in dict.fromkeys((*before, *after))
+        if (name in before) != (name in after) or canonical_json(before.get(name)) != canonical_json(after.get(name))
+    )
+
+
+def _text(arguments: Mapping[str, Any], name: str) -> str | None:
+    if name not in arguments:
+        return None
+    value = without_secrets(name, arguments[name])
+    return value if value == MASK else canonical_json(value)

@@ -1,0 +1,107 @@
+"""Cards that are signed elsewhere, as messages: the card in its place, and the line that stands for it in the thread.
+
+Called by the drawing of a turn and by the courier. Links are made from the references of what is out, so that drawing
+takes no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.destinations import Channel, Destination, Direct
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import Refs, TurnView
+from bot.platforms.slack.blocks import Element, channel, fallback, link, person, rich_section, rich_text, words
+from bot.platforms.slack.cards import card_slots
+from bot.platforms.slack.references import MessageRef
+from bot.platforms.slack.slots import Slot
+from bot.platforms.slack.spoken import spoken
+from bot.rendering.elsewhere import asked_elsewhere, awaits, by_place, copy_name, places_of
+from bot.rendering.passages import Asking
+from bot.rendering.thread_lines import tool_text
+from bot.rendering.tool_lines import tool_line
+
+DIRECTLY = "a direct conversation"
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What is known of a turn's messages in other places: the address of the workspace, and what is out where."""
+
+    url: str = ""
+    refs: Refs = field(default_factory=dict)
+
+    def address(self, slot: str) -> str:
+        """The address of a message; empty if it is not known."""
+        ref = MessageRef.parse(self.refs.get(slot, ""))
+        return message_address(self.url, ref) if ref is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A card in one of its places; `card` is its slot in the conversation."""
+
+    card: str
+    place: Destination
+    slot: Slot
+
+
+def asked_slots(asking: Asking, view: TurnView, now: float, outside: Outside) -> Iterator[Slot]:
+    """Calls that were asked for together, as the conversation shows them: cards, or lines that say where they are."""
+    for each in by_place(asking):
+        slots = card_slots(each, view, now)
+        if places_of(each) and awaits(each):
+            yield from (_line(slot.name, each, view, outside) for slot in slots[:1])
+        else:
+            yield from slots
+
+
+def copies(view: TurnView, now: float, url: str) -> Iterator[Copy]:
+    """The cards of a turn that stand elsewhere, place by place, each saying where it was asked for."""
+    asked_in = rich_text(rich_section(words("Asked in "), _origin(view.turn.conversation, url)))
+    for asking in asked_elsewhere(view):
+        for slot in card_slots(asking, view, now):
+            whole = replace(slot, blocks=(*slot.blocks, asked_in))
+            for place in places_of(asking):
+                yield Copy(slot.name, place, replace(whole, name=copy_name(slot.name, place)))
+
+
+def message_address(url: str, ref: MessageRef) -> str:
+    """The address of a message in the archives: what chat.getPermalink answers, without asking."""
+    return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
+
+
+def _origin(where: ConversationKey, url: str) -> Element:
+    if where.channel.startswith("D"):
+        return words(DIRECTLY)
+    address = message_address(url, MessageRef(where.channel, where.thread)) if where.thread else ""
+    return link(address, "this thread") if address else channel(where.channel)
+
+
+def _line(name: str, asking: Asking, view: TurnView, outside: Outside) -> Slot:
+    """Where the calls are signed, one line each; what is decided already says so."""
+    places = _places(name, places_of(asking), outside)
+    sections = [rich_section(*_told(step, view, places)) for step in asking.calls]
+    blocks = (rich_text(*sections),)
+    return Slot(name, blocks, fallback(spoken(blocks)))
+
+
+def _told(step: ToolStep, view: TurnView, places: Sequence[Element]) -> list[Element]:
+    line = words(tool_text(replace(tool_line(step, view), summary="", more="")))
+    return [line, *places] if step.status is StepStatus.AWAITING else [line]
+
+
+def _places(card: str, places: Sequence[Destination], outside: Outside) -> list[Element]:
+    elements: list[Element] = []
+    for number, place in enumerate(places):
+        elements.append(words(", " if number else " "))
+        match place:
+            case Channel(id):
+                elements += [words("in "), channel(id)]
+                if address := outside.address(copy_name(card, place)):
+                    elements += [words(" ("), link(address, "card"), words(")")]
+            case Direct(id):
+                elements += [words("by "), person(id)]
+    return elements

@@ -1,0 +1,186 @@
+"""Changing a call before it is signed, as a form: the same questions and answers that commands have.
+
+Wherever commands are answered, these forms are (`CallForms` stands before them): a platform opens them by "saying"
+`opening(card)` for whoever has pressed, and shows what comes back as it does for every command. Whether somebody may
+change a call is asked of the engine, when the form is opened and again when it comes back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+from bot.domain.commands import FIELDS_A_STEP, Field, Form, Invocation, Reply, Submission, Verb
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.edits import Draft, NotNow, Revised, Unfit
+from bot.domain.secret_shapes import masked, secret_name
+from bot.ports import Commands, FrontDoor
+from bot.reception.presses import CardRef
+from bot.reception.refusals import GONE, refused
+from bot.rendering.argument_fields import ArgumentForm, argument_form, read_arguments
+from bot.rendering.cards import action
+from bot.rendering.plain import one_line
+
+COMMAND = "edit-call"
+"""Not a command that anybody types: what opens the form, in the words of one."""
+DONE = "Changed. The card asks for a signature on the new version."
+NOTHING = "There is nothing in this call that a form could change."
+AGAIN = "Type it again."
+INTRO = "Nothing runs yet: the call waits for a signature on what you send here."
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def opening(card: CardRef) -> tuple[str, ...]:
+    """What to say to have the form of a call opened."""
+    return (COMMAND, card.approval_id, str(card.revision))
+
+
+def is_of_a_call(form: str) -> bool:
+    """Whether a form, by its id, is one of these: it was opened from a card, which is nothing to put an answer into."""
+    return form.startswith(f"{COMMAND}:")
+
+
+class CallForms:
+    """Commands, and the forms of calls beside them."""
+
+    def __init__(self, engine: FrontDoor, commands: Commands) -> None:
+        self._engine = engine
+        self._commands = commands
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """Those of the commands: a call is changed from its card."""
+        return self._commands.verbs
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        """The commands' completions."""
+        return self._commands.complete(text, conversation)
+
+    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        """Open a call's form, take one back, or leave it to the commands."""
+        match request:
+            case Invocation(command, (approval_id, revision)) if command == COMMAND and _NUMBER.fullmatch(revision):
+                yield await self._open(CardRef(approval_id, int(revision)), request)
+            case Submission(form) if is_of_a_call(form):
+                yield await self._take(request)
+            case _:
+                async for answer in self._commands.handle(request):
+                    yield answer
+
+    async def _open(self, card: CardRef, request: Invocation) -> Reply | Form:
+        drafted = await self._draft(card, request.member, request.conversation)
+        if not isinstance(drafted, Draft):
+            return _failed(_words(drafted))
+        filling = _Filling(card, drafted, argument_form(drafted.schema, drafted.step.call.arguments), {})
+        return filling.step(0) if filling.form.fields else _failed(NOTHING)
+
+    async def _take(self, sent: Submission) -> Reply | Form:
+        card, step = _read_id(sent.form)
+        drafted = await self._draft(card, sent.member, sent.conversation)
+        if not isinstance(drafted, Draft):
+            return _failed(_words(drafted))
+        before = drafted.step.call.arguments
+        filling = _Filling(card, drafted, argument_form(drafted.schema, before), sent.fields)
+        arguments, errors = read_arguments(filling.form, before, sent.fields)
+        if errors:
+            return filling.step(filling.step_of(next(iter(errors))), errors)
+        if step + 1 < filling.steps:
+            return filling.step(step + 1)
+        match await self._engine.revise(card.approval_id, card.revision, arguments, sent.member):
+            case Revised():
+                return Reply(DONE)
+            case Unfit(problems):
+                wrong = filling.errors_of({each.argument: each.problem for each in problems})
+                return filling.step(filling.step_of(next(iter(wrong))), wrong)
+            case objection:
+                return _failed(refused(objection))
+
+    async def _draft(self, card: CardRef, member: Member, where: ConversationKey) -> Draft | NotNow | None:
+        """The call, if it belongs to the workspace in which it was asked for the form."""
+        drafted = await self._engine.draft(card.approval_id, card.revision, member)
+        if isinstance(drafted, Draft) and drafted.turn.conversation.home != where.home:
+            return None
+        return drafted
+
+
+class _Filling:
+    """A form on its way through its steps. `answers` are those that have been given, by field."""
+
+    def __init__(self, card: CardRef, drafted: Draft, form: ArgumentForm, answers: Mapping[str, str]) -> None:
+        self.form = form
+        self._card = card
+        self._drafted = drafted
+        self._answers = {
+            each.field.name: answers[each.field.name] for each in form.fields if each.field.name in answers
+        }
+
+    @property
+    def steps(self) -> int:
+        """How many steps there are."""
+        return -(-len(self.form.fields) // FIELDS_A_STEP)
+
+    def step_of(self, name: str) -> int:
+        """The step in which a field stands."""
+        names = [each.field.name for each in self.form.fields]
+        return names.index(name) // FIELDS_A_STEP
+
+    def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
+        """One step, with the answers that were given before."""
+        start = number * FIELDS_A_STEP
+        fields = [self._filled(each.field, errors or {}) for each in self.form.fields[start : start + FIELDS_A_STEP]]
+        names = {each.name for each in fields}
+        last = number + 1 == self.steps
+        return Form(
+            id=f"{COMMAND}:{self._card.approval_id}:{self._card.revision}:{number}",
+            title=f"Edit: {one_line(action(self._drafted.step), 40)}",
+            fields=tuple(fields),
+            submit="Save" if last else "Continue",
+            intro=self._intro(len(fields)) if number == 0 else "",
+            carried={name: answer for name, answer in self._answers.items() if name not in names},
+        )
+
+    def errors_of(self, problems: Mapping[str, str]) -> dict[str, str]:
+        """Problems by argument as errors by field; what is about none stands with the first field."""
+        by_argument = {each.argument: each.field.name for each in self.form.fields}
+        wrong: dict[str, str] = {}
+        for argument, problem in problems.items():
+            name = by_argument.get(argument, self.form.fields[0].field.name)
+            said = "It does not fit the tool." if secret_name(argument) else one_line(masked(problem), 200)
+            wrong.setdefault(name, said)
+        return dict(sorted(wrong.items(), key=lambda each: self.step_of(each[0])))
+
+    def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
+        """A field with its answer, and what is wrong with it. A secret that was typed is not shown again."""
+        secret = next(each.secret for each in self.form.fields if each.field is field)
+        answer = self._answers.get(field.name, field.value)
+        error = errors.get(field.name, "")
+        if secret and answer:
+            return replace(field, error=error or AGAIN)
+        return replace(field, value=answer, error=error)
+
+    def _intro(self, fields: int) -> str:
+        """What there is to say before. Where a form is full there is no room for it on every platform, and only what
+        is left out must be said.
+        """
+        left = ", ".join(one_line(each, 60) for each in self.form.left[:10])
+        if left:
+            return f"{INTRO} What is too long or too much for a form stays as it is: {left}."
+        return INTRO if fields < FIELDS_A_STEP else ""
+
+
+def _read_id(form: str) -> tuple[CardRef, int]:
+    """Which call, and which step; nobody's call where the id is none of ours."""
+    match form.split(":"):
+        case [_, approval_id, revision, step] if _NUMBER.fullmatch(revision) and _NUMBER.fullmatch(step):
+            return CardRef(approval_id, int(revision)), int(step)
+        case _:
+            return CardRef("", 0), 0
+
+
+def _words(objection: NotNow | None) -> str:
+    return GONE if objection is None else refused(objection)
+
+
+def _failed(text: str) -> Reply:
+    return Reply(text, failed=True)

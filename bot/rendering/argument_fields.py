@@ -1,0 +1,362 @@
+"""The arguments of a call as the fields of a form, and what was filled in as arguments again.
+
+Called where a call is changed before it is signed. A form that nobody touches gives back exactly the arguments it was
+made of. What a form cannot express stands in its field as JSON; a secret is never prefilled, and stays as it is unless
+somebody types another. Whether arguments fit the tool is for the engine to say: what comes from here is well formed and
+no more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from bot.domain.commands import Field, FieldKind
+from bot.domain.secret_shapes import without_secrets
+from bot.rendering.plain import one_line, revealed
+
+MOST_FIELDS = 15
+"""Three steps: who fills in more than that should ask for another call."""
+LONGEST = 3_000
+"""What every platform takes in one field (Slack, "Plain-text input": 3,000 characters)."""
+LEAVE_OUT = "leave out"
+"""The choice that sends no value at all."""
+_CHOICES, _CHOICE_LENGTH = 25, 75
+_HINT = 100
+_NEEDED = "Something is needed here."
+_NEEDED_TEXT = 'Something is needed here; "" is an empty text.'
+_AS_IT_IS = "Stays as it is unless you type another."
+_ABSENT: Any = object()
+
+
+class _Kind(Enum):
+    TEXT = auto()
+    WHOLE = auto()
+    NUMBER = auto()
+    SWITCH = auto()
+    CHOICE = auto()
+    LINES = auto()
+    JSON = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentField:
+    """One argument and its field. `secret` ones are not prefilled."""
+
+    argument: str
+    field: Field
+    kind: _Kind
+    present: Any
+    required: bool
+    secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentForm:
+    """What can be filled in, in order, and the names of arguments that have no field and stay as they are."""
+
+    fields: tuple[ArgumentField, ...]
+    left: tuple[str, ...]
+
+    def argument_of(self, name: str) -> str:
+        """The argument that a field is of."""
+        return next((each.argument for each in self.fields if each.field.name == name), "")
+
+
+def argument_form(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> ArgumentForm:
+    """The fields for a call's arguments: those that it has, then those that its tool would take beside."""
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    needed = frozenset(map(str, required)) if isinstance(required, list | tuple) else frozenset[str]()
+    names = list(dict.fromkeys((*map(str, properties), *arguments)))
+    made = [
+        _field(f"a{number}", name, properties.get(name), arguments.get(name, _ABSENT), required=name in needed)
+        for number, name in enumerate(names)
+    ]
+    possible = [each for each in made if len(each.field.value) <= LONGEST]
+    first = sorted(possible, key=lambda each: (each.argument not in arguments, not each.required))[:MOST_FIELDS]
+    offered = {each.argument for each in first}
+    return ArgumentForm(
+        tuple(each for each in possible if each.argument in offered),
+        tuple(name for name in arguments if name not in offered),
+    )
+
+
+def read_arguments(
+    form: ArgumentForm, arguments: Mapping[str, Any], answers: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arguments that `answers` make of `arguments`, and by field what is wrong with an answer. A field without an
+    answer stays as it is.
+    """
+    made, errors = dict(arguments), {}
+    for each in form.fields:
+        if each.field.name not in answers:
+            continue
+        try:
+            value = _read(each, answers[each.field.name])
+        except ValueError as error:
+            errors[each.field.name] = str(error)
+            continue
+        if value is _ABSENT:
+            made.pop(each.argument, None)
+        else:
+            made[each.argument] = value
+    return made, errors
+
+
+# ------------------------------------------------------------------ an argument as a field
+
+
+def _field(name: str, argument: str, schema: Any, present: Any, *, required: bool) -> ArgumentField:
+    schema = _plain_schema(schema)
+    kind = _kind_of(schema, present)
+    secret = present is not _ABSENT and without_secrets(argument, present) != _plain(present)
+    choices = _choices(schema, required=required) if kind in (_Kind.CHOICE, _Kind.SWITCH) else ()
+    shown = Field(
+        name,
+        one_line(revealed(argument), 60) or "(no name)",
+        kind=_field_kind(kind),
+        hint=_hint(schema, kind, required=required, secret=secret),
+        required=required and not secret and kind is not _Kind.LINES,
+        choices=() if secret else choices,
+        value="" if secret else _shown(kind, present),
+        longest=LONGEST,
+    )
+    return ArgumentField(argument, shown, kind, present, required, secret)
+
+
+def _plain_schema(schema: Any) -> Mapping[str, Any]:
+    """The schema of a property, without "or null": an empty field says that already."""
+    if not isinstance(schema, Mapping):
+        return {}
+    for word in ("anyOf", "oneOf"):
+        branches = schema.get(word)
+        if isinstance(branches, list) and "type" not in schema:
+            real = [each for each in branches if isinstance(each, Mapping) and each.get("type") != "null"]
+            return {**schema, **real[0]} if len(real) == 1 and len(branches) == 2 else schema
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        real_kinds = [each for each in kinds if each != "null"]
+        return {**schema, "type": real_kinds[0]} if len(real_kinds) == 1 else schema
+    return schema
+
+
+def _kind_of(schema: Mapping[str, Any], present: Any) -> _Kind:
+    """How an argument can be filled in: as its schema has it, if the value that is there fits into such a field."""
+    kind = _wanted_kind(schema)
+    return kind if present is _ABSENT or _fits(kind, schema, present) else _Kind.JSON
+
+
+def _wanted_kind(schema: Mapping[str, Any]) -> _Kind:  # noqa: PLR0911 - one case for each kind of schema
+    items = schema.get("items")
+    match schema.get("type"):
+        case "string" if "enum" in schema:
+            return _Kind.CHOICE if _offerable(schema["enum"]) else _Kind.TEXT
+        case "string":
+            return _Kind.TEXT
+        case "integer":
+            return _Kind.WHOLE
+        case "number":
+            return _Kind.NUMBER
+        case "boolean":
+            return _Kind.SWITCH
+        case "array" if isinstance(items, Mapping) and items.get("type") == "string":
+            return _Kind.LINES
+        case _:
+            return _Kind.JSON
+
+
+def _fits(kind: _Kind, schema: Mapping[str, Any], present: Any) -> bool:  # noqa: PLR0911 - one case for each kind
+    match kind:
+        case _Kind.TEXT:
+            return isinstance(present, str)
+        case _Kind.WHOLE:
+            return isinstance(present, int) and not isinstance(present, bool)
+        case _Kind.NUMBER:
+            return isinstance(present, int | float) and not isinstance(present, bool) and math.isfinite(present)
+        case _Kind.SWITCH:
+            return isinstance(present, bool)
+        case _Kind.CHOICE:
+            return isinstance(present, str) and present in schema["enum"]
+        case _Kind.LINES:
+            return isinstance(present, list | tuple) and all(
+                isinstance(each, str) and each and each == each.strip() and each.isprintable() for each in present
+            )
+        case _Kind.JSON:
+            return True
+
+
+def _offerable(choices: Any) -> bool:
+    """Whether every platform takes these as choices."""
+    return (
+        isinstance(choices, list)
+        and 0 < len(choices) < _CHOICES
+        and all(isinstance(each, str) for each in choices)
+        and len({each.lower() for each in choices} | {LEAVE_OUT}) == len(choices) + 1
+        and all(0 < len(each.strip()) == len(each) <= _CHOICE_LENGTH and each.isprintable() for each in choices)
+    )
+
+
+def _choices(schema: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
+    named = ("yes", "no") if schema.get("type") == "boolean" else tuple(schema["enum"])
+    return named if required else (*named, LEAVE_OUT)
+
+
+def _field_kind(kind: _Kind) -> FieldKind:
+    match kind:
+        case _Kind.SWITCH | _Kind.CHOICE:
+            return FieldKind.CHOICE
+        case _Kind.LINES:
+            return FieldKind.LINES
+        case _:
+            return FieldKind.TEXT
+
+
+def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, secret: bool) -> str:
+    if secret:
+        return _AS_IT_IS
+    how = {
+        _Kind.WHOLE: "a whole number",
+        _Kind.NUMBER: "a number",
+        _Kind.LINES: "one on each line",
+        _Kind.JSON: "as JSON",
+    }.get(kind, "")
+    optional = "" if required or kind in (_Kind.CHOICE, _Kind.SWITCH) else "empty leaves it out"
+    about = one_line(revealed(str(schema.get("description") or "")), _HINT)
+    return " · ".join(filter(None, (how, optional, about)))
+
+
+# ------------------------------------------------------------------ values as text, and back
+
+
+def _shown(kind: _Kind, present: Any) -> str:
+    if present is _ABSENT:
+        return ""
+    match kind:
+        case _Kind.TEXT:
+            return _quoted(present)
+        case _Kind.CHOICE:
+            return str(present)
+        case _Kind.SWITCH:
+            return "yes" if present else "no"
+        case _Kind.LINES:
+            return "\n".join(present)
+        case _Kind.WHOLE | _Kind.NUMBER | _Kind.JSON:
+            return _json(present)
+
+
+def _quoted(text: str) -> str:
+    """A text as it stands; in quotes where it would not come back as it went."""
+    harmless = all(each.isprintable() or each == "\n" for each in text)
+    if text and harmless and text == text.strip() and not _looks_quoted(text):
+        return text
+    return json.dumps(text, ensure_ascii=not harmless)
+
+
+def _looks_quoted(text: str) -> bool:
+    return len(text) > 1 and text.startswith('"') and text.endswith('"')
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    return text if text.isprintable() else json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A value of JSON with its mappings and sequences as dicts and lists."""
+    match value:
+        case Mapping():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return value
+
+
+def _read(each: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one case for each kind of field
+    """The value of an answer. Raises ValueError, with what is wrong."""
+    text = answer.replace("\r\n", "\n").strip()
+    if not text:
+        return _nothing(each)
+    if text == each.field.value:
+        return each.present
+    match each.kind:
+        case _Kind.TEXT:
+            return _unquoted(text)
+        case _Kind.WHOLE:
+            return _number(text, int)
+        case _Kind.NUMBER:
+            return _number(text, int, float)
+        case _Kind.SWITCH | _Kind.CHOICE if text == LEAVE_OUT and not each.required:
+            return _ABSENT
+        case _Kind.SWITCH:
+            return _one_of(text, {"yes": True, "no": False, "true": True, "false": False})
+        case _Kind.CHOICE:
+            choices = each.field.choices or (text,)
+            return _one_of(text, {choice: choice for choice in choices if choice != LEAVE_OUT})
+        case _Kind.LINES:
+            return [line for line in map(str.strip, text.split("\n")) if line]
+        case _Kind.JSON:
+            return _parsed(text)
+
+
+def _nothing(each: ArgumentField) -> Any:
+    """What an empty field says."""
+    if each.secret:
+        return each.present
+    if each.kind is _Kind.LINES:
+        return (
+            each.present if not each.field.value and each.present is not _ABSENT else [] if each.required else _ABSENT
+        )
+    if each.required:
+        raise ValueError(_NEEDED_TEXT if each.kind is _Kind.TEXT else _NEEDED)
+    return _ABSENT
+
+
+def _unquoted(text: str) -> str:
+    if _looks_quoted(text):
+        try:
+            value = json.loads(text, strict=False)
+        except ValueError:
+            return text
+        return value if isinstance(value, str) else text
+    return text
+
+
+def _number(text: str, *kinds: type) -> Any:
+    try:
+        value = _parsed(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, bool) and isinstance(value, kinds):
+        return value
+    raise ValueError("A whole number, such as 3." if kinds == (int,) else "A number, such as 2.5.")
+
+
+def _one_of(text: str, values: Mapping[str, Any]) -> Any:
+    if text not in values:
+        raise ValueError(f"One of: {', '.join(values)}.")
+    return values[text]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise ValueError('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.') from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _refused(_constant: str) -> Sequence[Any]:
+    raise ValueError

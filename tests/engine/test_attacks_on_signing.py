@@ -1,0 +1,368 @@
+"""Ways to run something without the right signature, each tried: at the engine, with a real database beneath it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from bot.domain.approvals import (
+    AlreadySettled,
+    Approval,
+    ApprovalPolicy,
+    Counted,
+    Decision,
+    NotAllowed,
+    OutOfDate,
+    Revision,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from bot.domain.approvals import fingerprint as fingerprint_of
+from bot.domain.audit import AuditEntry, AuditQuery
+from bot.domain.conversations import Author, Member
+from bot.domain.grants import ForHours, Permission, ThisThread
+from bot.domain.policies import Rule
+from bot.domain.servers import EVERYWHERE
+from bot.domain.terms import OnTimeout, Terms
+from bot.domain.tools import Tool, ToolSet
+from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.views import TurnView
+from bot.engine.engine import Engine
+from bot.engine.policy import Policies, Signatories
+from bot.engine.rules import RuleBook
+from bot.storage.archive import SqlArchive
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, FakeToolbox, ask_for, call, message, running, say, tool, until
+from tests.rules import plain
+
+ALLOW, ASK, DENY, AUTO = (
+    ApprovalPolicy.ALWAYS_ALLOW,
+    ApprovalPolicy.ASK_USER,
+    ApprovalPolicy.ALWAYS_DENY,
+    ApprovalPolicy.AUTO,
+)
+ZOE, KIM = Author("test", "zoe", "Zoe"), Author("test", "kim", "Kim")
+FINANCE = "test-group:finance"
+SEND = tool("bank__send", server_id="b1", destructive=False)
+SIGNATORIES = Signatories(admins=frozenset({"test:kim"}), approvers=frozenset({"test:ben", "test:zoe"}))
+APPROVE = Verdict.APPROVE
+
+
+def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml:1", **more: object) -> Rule:
+    """What the operator's file says of the bank; what is no condition is a term."""
+    conditions = {key: more.pop(key) for key in ("tool", "arguments", "annotations") if key in more}
+    terms = Terms((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+    return Rule(policy, server="bank", terms=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
+
+
+def prepared(house: House, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)) -> Engine:
+    """The model will ask for these calls."""
+    house.toolbox.add(SEND)
+    house.rules = RuleBook(Policies(rules=rules), SIGNATORIES)
+    calls = [call("bank__send", f"c{number}", **arguments) for number, arguments in enumerate(sends)]
+    house.model.script = [ask_for(*calls), say("Done.")]
+    return house.engine()
+
+
+async def asked(house: House, engine: Engine, text: str = "send it") -> tuple[str, list[Approval]]:
+    turn = (await engine.receive(message(text))).turn_id
+    view = await house.surface.wait_for(lambda view: view.turn.id == turn and bool(view.awaiting))
+    return turn, [step.approval for step in view.awaiting if step.approval is not None]
+
+
+def signed_by(approval: Approval, by: Author, revision: int = 0) -> Decision:
+    return Decision(approval.id, revision or approval.revision, APPROVE, by)
+
+
+async def signs(engine: Engine, approval: Approval, by: Author, *groups: str, revision: int = 0) -> Settlement:
+    return await engine.decide(signed_by(approval, by, revision), Member(by, frozenset(groups)))
+
+
+def calls_of(view: TurnView) -> list[ToolStep]:
+    return [step for step in view.steps if isinstance(step, ToolStep)]
+
+
+async def audited(house: House, *kinds: str) -> list[AuditEntry]:
+    entries, _ = await SqlArchive(house.database).audit(AuditQuery(kinds=kinds), 500, 0)
+    return list(reversed(entries))
+
+
+# ------------------------------------------------------------------ signing what was not shown, or one's own
+
+
+@dataclass
+class Interrupted(FakeToolbox):
+    """Something happens while somebody looks which tools there are."""
+
+    meanwhile: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        while self.meanwhile:
+            await self.meanwhile.pop()()
+        return await super().offer(workspace)
+
+
+async def test_an_editor_does_not_sign_under_four_eyes_by_naming_the_revision_that_is_about_to_come(
+    house: House,
+) -> None:
+    house.toolbox = box = Interrupted()
+    engine = prepared(house, rule(four_eyes=True))
+    async with running(engine):
+        _, (approval,) = await asked(house, engine)
+        other = {"to": "mallory"}
+        mine = Revision(approval.id, 1, other, fingerprint_of(SEND, other), BEN)
+        box.meanwhile.append(lambda: house.log.revise(mine))
+        assert await signs(engine, approval, BEN, revision=2) == OutOfDate()
+        assert isinstance(await signs(engine, approval, BEN, revision=2), NotAllowed)
+    assert house.toolbox.calls == []
+
+
+async def test_a_revision_that_nobody_was_shown_is_not_signed(house: House) -> None:
+    engine = prepared(house, rule())
+    async with running(engine):
+        _, (approval,) = await asked(house, engine)
+        for revision in (-1, 2, 3, 10**9):
+            assert await signs(engine, approval, BEN, revision=revision) == OutOfDate()
+    assert house.toolbox.calls == []
+
+
+async def test_an_edit_after_the_first_of_two_signatures_takes_both_anew_and_counts_the_editor_out(
+    house: House,
+) -> None:
+    engine = prepared(house, rule(ASK, "members", quorum=2, four_eyes=True))
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        assert await signs(engine, approval, BEN) == Counted(1)
+        other = {"to": "kim"}
+        assert await house.log.revise(Revision(approval.id, 1, other, fingerprint_of(SEND, other), ZOE))
+        assert await signs(engine, approval, KIM) == OutOfDate()
+        assert isinstance(await signs(engine, approval, ZOE, revision=2), NotAllowed)
+        assert isinstance(await signs(engine, approval, ANA, revision=2), NotAllowed)
+        assert await signs(engine, approval, BEN, revision=2) == Counted(1)
+        assert await signs(engine, approval, BEN, revision=2) == AlreadySettled(
+            "You have signed it already. It needs 1 more signature."
+        )
+        assert house.toolbox.calls == []
+        assert await signs(engine, approval, KIM, revision=2) == Settled(APPROVE)
+        await house.surface.ended(turn)
+    assert [arguments for _, arguments, _ in house.toolbox.calls] == [other]
+
+
+async def test_who_is_a_full_member_or_an_admin_of_another_platform_is_nobody_here(house: House) -> None:
+    engine = prepared(house, rule(ASK, "members"))
+    async with running(engine):
+        _, (approval,) = await asked(house, engine)
+        stranger = Author("elsewhere", "ben", "Ben")
+        boss = Member(stranger, frozenset({FINANCE}), platform_admin=True)
+        assert isinstance(await engine.decide(signed_by(approval, stranger), boss), NotAllowed)
+        house.rules = RuleBook(Policies(rules=(rule(),)))
+        other = house.engine()
+        assert isinstance(await other.decide(signed_by(approval, stranger), boss), NotAllowed)
+    assert house.toolbox.calls == []
+
+
+# ------------------------------------------------------------------ signatures of which fewer count by now
+
+
+async def test_of_two_signatures_the_askers_does_not_count_any_more_where_four_eyes_are_wanted_since(
+    house: House,
+) -> None:
+    engine = prepared(house, rule(ASK, "members", quorum=2))
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        assert await signs(engine, approval, ANA) == Counted(1)
+        assert house.rules is not None
+        house.rules.amend([plain("b1", "send", ASK, terms=Terms(four_eyes=True))], [], [])
+        assert await signs(engine, approval, BEN) == Counted(1)
+        assert house.toolbox.calls == []
+        assert await signs(engine, approval, ZOE) == Settled(APPROVE)
+        (step,) = calls_of(await house.surface.ended(turn))
+    assert step.approval is not None
+    assert step.approval.decided_by == "Ben and Zoe"
+    rows = await audited(house, "signed", "decided")
+    assert [row.facts.get("no_longer_count") for row in rows] == [None, ["test:ana"], None]
+
+
+async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for_them_to(house: House) -> None:
+    engine = prepared(house, rule(ASK, "members", quorum=2))
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        assert await signs(engine, approval, BEN, FINANCE) == Counted(1)
+        assert house.rules is not None
+        house.rules.amend([plain("b1", "send", ASK, terms=Terms((frozenset({FINANCE}),)))], [], [])
+        assert isinstance(await signs(engine, approval, KIM), NotAllowed)
+        assert await signs(engine, approval, ZOE, FINANCE) == Counted(1), "Ben had signed as any member"
+        assert await signs(engine, approval, BEN, FINANCE) == Settled(APPROVE)
+        await house.surface.ended(turn)
+    assert len(house.toolbox.calls) == 1
+
+
+async def test_an_approver_who_lost_the_role_between_two_signatures_gives_no_second_one(house: House) -> None:
+    engine = prepared(house, rule(ASK, FINANCE, quorum=2))
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        assert await signs(engine, approval, BEN, FINANCE) == Counted(1)
+        assert isinstance(await signs(engine, approval, BEN), NotAllowed)
+        assert isinstance(await signs(engine, approval, ZOE), NotAllowed)
+        assert house.toolbox.calls == []
+        assert await signs(engine, approval, ZOE, FINANCE) == Settled(APPROVE)
+        await house.surface.ended(turn)
+    assert len(house.toolbox.calls) == 1
+
+
+async def test_a_denial_between_two_of_three_signatures_ends_it(house: House) -> None:
+    engine = prepared(house, rule(ASK, FINANCE, quorum=2))
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        assert await signs(engine, approval, BEN, FINANCE) == Counted(1)
+        denial = replace(signed_by(approval, ZOE), verdict=Verdict.DENY)
+        assert isinstance(await engine.decide(denial, Member(ZOE)), NotAllowed), "no denial without the role either"
+        assert await engine.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Settled(Verdict.DENY)
+        assert isinstance(await signs(engine, approval, KIM, FINANCE), AlreadySettled)
+        await house.surface.ended(turn)
+    assert house.toolbox.calls == []
+
+
+# ------------------------------------------------------------------ rules that ask on terms that somebody gets around
+
+
+async def test_auto_that_asks_keeps_its_terms_whoever_asks_beside_it(house: House) -> None:
+    """An admin's word is the stricter one by its name, and says nothing of who signs."""
+    engine = prepared(house, rule(AUTO, FINANCE, four_eyes=True))
+    assert house.rules is not None
+    house.rules.amend([plain("b1", "send", ASK)], [], [])
+    async with running(engine):
+        _, (approval,) = await asked(house, engine)
+        assert isinstance(await signs(engine, approval, BEN), NotAllowed)
+        assert isinstance(await signs(engine, approval, ANA, FINANCE), NotAllowed)
+        assert await signs(engine, approval, ZOE, FINANCE) == Settled(APPROVE)
+
+
+async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(house: House) -> None:
+    """The server is not trusted, so nothing is known of its hints: the default would let it run."""
+    house.toolbox.add(replace(SEND, trusted=False))
+    careful = rule(AUTO, FINANCE, annotations={"destructive": True})
+    house.rules = RuleBook(Policies(ALLOW, rules=(careful,)), SIGNATORIES)
+    house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
+    engine = house.engine()
+    async with running(engine):
+        _, (approval,) = await asked(house, engine)
+        assert isinstance(await signs(engine, approval, BEN), NotAllowed)
+    assert house.toolbox.calls == []
+
+
+def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> None:
+    strict, patient = Terms(expires=3600.0), Terms(on_timeout=OnTimeout.KEEP, expires=60.0)
+    assert strict.joined(patient).on_timeout is patient.joined(strict).on_timeout is OnTimeout.DENY
+    assert Terms().joined(patient) == patient
+
+
+# ------------------------------------------------------------------ grants
+
+
+async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_sign_by_now(house: House) -> None:
+    engine = prepared(house, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
+    async with running(engine):
+        _, (approval, *_) = await asked(house, engine)
+        assert house.rules is not None
+        strict = Terms((frozenset({FINANCE}),))
+        house.rules.amend([plain("b1", "send", ASK, terms=strict, arguments={"to": "mallory"})], [], [])
+        assert await engine.grant(signed_by(approval, BEN), Permission(ThisThread()), Member(BEN)) == Settled(APPROVE)
+        await until(lambda: len(house.toolbox.calls) == 2)
+        view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1 and len(house.toolbox.calls) == 2)
+        (waiting,) = view.awaiting
+        assert waiting.call.arguments == {"to": "mallory"}
+        assert waiting.approval is not None
+        assert await signs(engine, waiting.approval, ZOE, FINANCE) == Settled(APPROVE)
+    assert [entry.actor for entry in await audited(house, "decided")] == ["test:ben", "test:ben", "test:zoe"]
+
+
+async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whatever_was_granted(house: House) -> None:
+    engine = prepared(house, rule())
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        day = Permission(ForHours(24))
+        assert await engine.grant(signed_by(approval, BEN), day, Member(BEN)) == Settled(APPROVE)
+        await house.surface.ended(turn)
+        house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
+        same = await engine.receive(message("once more"))
+        (step,) = calls_of(await house.surface.ended(same.turn_id))
+        assert step.grant is not None, "the same rule asks"
+        assert house.rules is not None
+        house.rules.replace_file(Policies(rules=(rule(arguments={"to": "s*"}),)))
+        house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
+        _, waiting = await asked(house, engine, "and again")
+    assert len(waiting) == 1
+    assert len(house.toolbox.calls) == 2
+
+
+# ------------------------------------------------------------------ between the signature and the call
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (replace(SEND, description="Sends, and tells everybody."), "has changed since it was signed"),
+        (replace(SEND, input_schema={"type": "object"}), "has changed since it was signed"),
+        (replace(SEND, server="bank2"), "has changed since it was signed"),
+        (replace(SEND, server_id="b2"), "has changed since it was signed"),
+        (None, "is not available now"),
+    ],
+    ids=["described anew", "another schema", "renamed", "removed and added again", "removed"],
+)
+async def test_what_is_not_the_tool_any_more_that_was_signed_is_not_called(
+    house: House, now: Tool | None, said: str
+) -> None:
+    engine = prepared(house, rule())
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+        house.toolbox.tools.clear()
+        if now is not None:
+            house.toolbox.add(now)
+        assert await signs(engine, approval, BEN) == Settled(APPROVE)
+        (step,) = calls_of(await house.surface.ended(turn))
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert said in step.result.text
+    assert house.toolbox.calls == []
+
+
+async def test_a_signature_given_to_one_process_is_good_in_another_and_no_second_time(house: House) -> None:
+    engine = prepared(house, rule())
+    async with running(engine):
+        turn, (approval,) = await asked(house, engine)
+    second, third = house.engine(), house.engine()
+    assert await signs(second, approval, BEN) == Settled(APPROVE)
+    assert isinstance(await signs(third, approval, ZOE), AlreadySettled)
+    async with running(third):
+        await house.surface.ended(turn)
+        assert isinstance(await signs(engine, approval, BEN), AlreadySettled)
+    assert len(house.toolbox.calls) == 1
+
+
+async def test_a_signature_that_comes_too_late_runs_nothing(house: House) -> None:
+    engine = prepared(house, rule(expires=600.0))
+    async with running(engine):
+        _, (approval,) = await asked(house, engine)
+        await until_it_counts(house, approval)
+    house.clock[0] += 600
+    assert await signs(engine, approval, BEN) == AlreadySettled("It timed out before that. It was not run.")
+    assert house.toolbox.calls == []
+
+
+async def until_it_counts(house: House, approval: Approval) -> None:
+    """The card is out: its time runs."""
+    posted: list[bool] = []
+
+    async def look() -> None:
+        found = await house.log.approval(approval.id)
+        posted.append(bool(found and found[1].approval and found[1].approval.expires_at))
+
+    for _ in range(1000):
+        await look()
+        if posted[-1]:
+            return
+    raise AssertionError("it was never posted")

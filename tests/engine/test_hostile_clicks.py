@@ -1,0 +1,98 @@
+"""Ten thousand clicks, of people who may not, and of people who may on what is not there or out of date."""
+
+from __future__ import annotations
+
+import random
+
+from bot.domain.approvals import Approval, ApprovalPolicy, Decision, NoSuchApproval, NotAllowed, OutOfDate, Verdict
+from bot.domain.approvals import fingerprint as fingerprint_of
+from bot.domain.audit import AuditQuery
+from bot.domain.completions import StopReason
+from bot.domain.conversations import Author, Member
+from bot.domain.grants import ForHours, Permission
+from bot.domain.messages import ToolCall, assistant
+from bot.domain.policies import Rule
+from bot.domain.terms import Terms
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
+from bot.engine.policy import Policies, Signatories
+from bot.engine.rules import RuleBook
+from bot.storage import audit
+from bot.storage.archive import SqlArchive
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, message, tool
+
+ZOE = Author("test", "zoe", "Zoe")
+FINANCE = "test-group:finance"
+SEND = tool("bank__send", server_id="b1", destructive=False)
+TERMS = Terms((frozenset({FINANCE, "test:ana"}),), four_eyes=True)
+CARDS, CLICKS = 3, 10_000
+
+
+async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(house: House) -> None:
+    """People who may not, at everything; people who may, at what is made up or out of date."""
+    house.toolbox.add(SEND)
+    asking = Rule(ApprovalPolicy.ASK_USER, server="bank", terms=TERMS, id="policy.toml:1", of_file=True)
+    house.rules = RuleBook(Policies(rules=(asking,)), Signatories(admins=frozenset({"test:kim"})))
+    engine = house.engine()
+    cards = await cards_that_wait(house)
+    chance = random.Random(7)
+    people = [Author("test", f"p{number}", f"P{number}") for number in range(20)]
+    pressed: set[str] = set()
+    for _ in range(CLICKS):
+        by = chance.choice([*people, ANA, BEN])
+        member = Member(
+            by,
+            frozenset(chance.sample([FINANCE.upper(), "test-group:ops", "members", "asker"], 2)),
+            platform_admin=chance.random() < 0.3,
+            guest=chance.random() < 0.3,
+            external=chance.random() < 0.3,
+        )
+        card, revision = chance.choice(cards), chance.choice([-1, 0, 1, 2, 3, 2**31])
+        if chance.random() < 0.7:  # made up, or cut, or put together
+            card = chance.choice(["", "*", "%", card[:-1], card + " ", card.upper() + "x", chance.randbytes(8).hex()])
+            expected: tuple[type, ...] = (NoSuchApproval,)
+        elif by == ANA or chance.random() < 0.9:
+            expected = (NotAllowed,)
+        else:  # one who may, but not this
+            by, member = ZOE, Member(ZOE, frozenset({FINANCE}))
+            revision = chance.choice([-1, 0, 2, 3, 2**31])
+            expected = (OutOfDate, NotAllowed)
+        verdict = Verdict.APPROVE if by == ANA else chance.choice(list(Verdict))
+        decision = Decision(card, revision, verdict, by, "mine" * chance.randint(0, 3))
+        permission = Permission(ForHours(chance.choice([1, -1, 1e9])), everyone=chance.random() < 0.5)
+        found = await (
+            engine.grant(decision, permission, member) if chance.random() < 0.2 else engine.decide(decision, member)
+        )
+        assert isinstance(found, expected), (decision, member, found)
+        pressed.add(by.principal)
+    for card in cards:
+        kept = await house.log.approval(card)
+        assert kept is not None
+        assert (kept[1].status, kept[1].approval and kept[1].approval.signers) == (StepStatus.AWAITING, ())
+    archive = SqlArchive(house.database)
+    assert await archive.audit(AuditQuery(kinds=("decided", "signed", "granted", "revised")), 1, 0) == ([], 0)
+    rows, count = await archive.audit(AuditQuery(kinds=("refused",)), 1, 0)
+    assert rows
+    assert count <= CARDS * len(pressed) * 3, "one for each person, card and reason"
+    assert await house.database.run(audit.first_that_does_not_fit) is None
+    assert house.toolbox.calls == []
+
+
+async def cards_that_wait(house: House) -> list[str]:
+    """Calls of one turn that wait for a signature, asked for by Ana."""
+    await house.log.enqueue(message("send them"))
+    (claim,) = await house.log.claim(1)
+    asking = [ToolCall(f"c{number}", "bank__send", {"to": str(number)}) for number in range(CARDS)]
+    steps = [
+        ToolStep(
+            number + 2,
+            each,
+            ToolRef("bank", "send", definition=SEND.definition, destructive=False, server_id="b1"),
+            StepStatus.AWAITING,
+            approval=Approval(f"card-{number:04}", 1, fingerprint_of(SEND, each.arguments), ANA, 600.0, terms=TERMS),
+        )
+        for number, each in enumerate(asking)
+    ]
+    await house.log.append(claim, ModelStep(1, assistant("", *asking), StopReason.TOOLS), steps)
+    await house.log.park(claim)
+    return [step.approval.id for step in steps if step.approval is not None]

@@ -1,0 +1,114 @@
+"""Changing a call before it is signed, at a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from bot.domain.approvals import AlreadySettled
+from bot.domain.edits import Unfit
+from bot.domain.messages import ToolCall
+from bot.domain.tools import Misfit
+from bot.domain.turns import StepStatus, ToolRef
+from bot.reception.editing import DONE
+from tests.platforms.console.chat import Chat, chatting
+from tests.platforms.console.scripted import ScriptedTurn, an_approval
+
+KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")
+SCHEMA = {
+    "properties": {"text": {"type": "string"}, "count": {"type": "integer"}, "pinned": {"type": "boolean"}},
+    "required": ["text"],
+}
+KEYS = "[e] edit  [v] view all"
+ERASE = "\x15"
+"""Ctrl-U: everything that stands in the line."""
+
+
+async def asks(turn: ScriptedTurn) -> None:
+    await turn.ask(an_approval(), tool=KNOWN)
+    await turn.end("Done with it.")
+
+
+async def carded(chat: Chat) -> None:
+    chat.engine.schema = SCHEMA
+    await chat.type("go")
+    await chat.terminal.shows(KEYS)
+
+
+async def test_e_asks_for_each_argument_with_what_it_holds() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("e")
+        await chat.terminal.shows("Edit: Add note", "text: Buy milk")
+        chat.terminal.press(" and bread\r")
+        await chat.terminal.shows("  a whole number", "count:")
+        chat.terminal.press("3\r")
+        await chat.terminal.shows("yes | no | leave out", "pinned:")
+        chat.terminal.press("y\r")
+        await chat.terminal.shows(DONE)
+        ((approval_id, revision, arguments, member),) = chat.engine.revisions
+        assert (approval_id, revision) == ("apr-12345678", 1)
+        assert arguments == {"text": "Buy milk and bread", "count": 3, "pinned": True}
+        assert member.author.principal == "console:ana"
+        assert chat.engine.decisions == []
+
+
+async def test_what_does_not_fit_is_asked_for_again() -> None:
+    async with chatting({"go": asks}) as chat:
+        chat.engine.editings = [Unfit((Misfit("count", "count: 99 is greater than the maximum of 9"),))]
+        await carded(chat)
+        chat.terminal.press("e")
+        await chat.terminal.shows("text: Buy milk")
+        chat.terminal.press("\r")
+        await chat.terminal.shows("  a whole number", "count:")
+        chat.terminal.press("many\r")
+        await chat.terminal.shows("yes | no | leave out", "pinned:")
+        chat.terminal.press("\r")
+        await chat.terminal.shows("count: A whole number, such as 3.", "count: many")
+        chat.terminal.press(f"{ERASE}99\r")
+        await chat.terminal.shows("greater than the maximum of 9", "count: 99")
+        chat.terminal.press(f"{ERASE}9\r")
+        await chat.terminal.shows(DONE)
+        assert [arguments for _, _, arguments, _ in chat.engine.revisions] == [
+            {"text": "Buy milk", "count": 99},
+            {"text": "Buy milk", "count": 9},
+        ]
+
+
+async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
+    async with chatting({"go": asks}) as chat:
+        await carded(chat)
+        chat.terminal.press("e")
+        await chat.terminal.shows("text: Buy milk")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Nothing was changed.", KEYS)
+        assert chat.engine.revisions == []
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Approved.")
+
+
+async def test_who_may_not_change_it_is_told_why() -> None:
+    async with chatting({"go": asks}) as chat:
+        chat.engine.not_now = AlreadySettled("That is settled already: nothing can be changed any more.")
+        await carded(chat)
+        chat.terminal.press("e")
+        await chat.terminal.shows("That is settled already", KEYS)
+        assert chat.engine.revisions == []
+
+
+async def test_the_card_comes_again_with_what_was_changed() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        approval = an_approval()
+        n = await turn.call(StepStatus.AWAITING, approval=approval, tool=KNOWN)
+        changed = dataclasses.replace(approval, revision=2, proposed={"text": "Buy milk"}, revised_by="ben")
+        await turn.update(n, approval=changed, call=ToolCall(f"call-{n}", "notes__add_note", {"text": "Buy bread"}))
+        await turn.apply(n, changed)
+        await turn.end("Done.")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(
+            "Changed by ben since the model asked for it.", 'text: "Buy milk" → "Buy bread"', KEYS
+        )
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Approved.", "Done.")
+        assert [each.revision for each in chat.engine.decisions] == [2]

@@ -1,0 +1,90 @@
+"""Allowing the next calls with the signature of one, at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from bot.domain.approvals import NotAllowed, Verdict
+from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.turns import ToolRef
+from tests.platforms.console.chat import chatting
+from tests.platforms.console.scripted import ScriptedTurn, an_approval
+from tests.platforms.console.test_cards import ONE_KEY_PAUSE
+
+KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")
+KEYS = "[y] once  [t] in this thread  [g] allow more…"
+
+
+async def asks(turn: ScriptedTurn) -> None:
+    await turn.ask(an_approval(), tool=KNOWN)
+    await turn.end("Done with it.")
+
+
+async def test_t_approves_and_allows_in_this_thread() -> None:
+    async with chatting({"go": asks}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(KEYS)
+        chat.terminal.press("t")
+        await chat.terminal.shows("Approved, and allowed in this thread", "/mcp grants list", "Done with it.")
+        assert chat.engine.granted == [Permission(ThisThread())]
+        (decision,) = chat.engine.decisions
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+
+
+@pytest.mark.parametrize(
+    ("key", "permission"),
+    [("1", Permission(TheseArguments())), ("2", Permission(ForHours(8))), ("3", Permission(Always()))],
+)
+async def test_g_asks_what_else_to_allow(key: str, permission: Permission) -> None:
+    async with chatting({"go": asks}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(KEYS)
+        chat.terminal.press("g")
+        await chat.terminal.shows("[1] Allow this very call  [2] Allow for 8 hours", "[Enter] back")
+        chat.terminal.press(key)
+        await chat.terminal.shows("Approved, and ", "Done with it.")
+        assert chat.engine.granted == [permission]
+
+
+async def test_enter_leads_back_and_decides_nothing() -> None:
+    async with chatting({"go": asks}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(KEYS)
+        chat.terminal.press("g")
+        await chat.terminal.shows("[Enter] back")
+        chat.terminal.press("7")
+        await chat.terminal.shows("One of the numbers, or Enter to go back.")
+        await asyncio.sleep(ONE_KEY_PAUSE)
+        chat.terminal.press("\r")
+        await chat.terminal.shows(KEYS)
+        assert chat.engine.decisions == []
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Approved.")
+        assert chat.engine.granted == []
+
+
+async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), tool=dataclasses.replace(KNOWN, destructive=True))
+        await turn.end("ok")
+
+    async with chatting({"go": script}) as chat:
+        await chat.type("go")
+        await chat.terminal.shows("[y] once  [e] edit")
+        chat.terminal.press("t")
+        await chat.terminal.shows("One key: y, e, v, n, or Enter for no.")
+        assert chat.engine.decisions == []
+
+
+async def test_who_may_not_grant_is_asked_again() -> None:
+    async with chatting({"go": asks}) as chat:
+        chat.engine.answers = [NotAllowed("Only an admin can allow that.")]
+        await chat.type("go")
+        await chat.terminal.shows(KEYS)
+        chat.terminal.press("t")
+        await chat.terminal.shows("Only an admin can allow that.", KEYS)
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Approved.")

@@ -1,0 +1,116 @@
+"""Allowing the next calls with the signature of one, in Discord."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bot.domain.approvals import NotAllowed, Verdict
+from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.discord.cards import CALLS_A_CARD
+from bot.platforms.discord.presses import MENU, chosen, read, written
+from bot.reception.presses import Allow, CardRef, Edit, Press
+from bot.reception.refusals import WORN_OUT
+from tests.fakes.discord.components import walk
+from tests.platforms.discord.accepted import labels
+from tests.platforms.discord.test_cards import cards
+from tests.platforms.discord.test_presses import drawn, ids, named
+from tests.platforms.discord.workplace import a_workplace
+from tests.rendering.turns import NOTES, a_step, a_view, an_approval
+
+KNOWN = dataclasses.replace(NOTES, server_id="s-1")
+CARD = CardRef("apr-12345678", 1)
+
+
+def waiting(count: int = 1, *, destructive: bool = False) -> TurnView:
+    tool = dataclasses.replace(KNOWN, destructive=destructive)
+    steps = [
+        a_step(
+            StepStatus.AWAITING,
+            n,
+            approval=an_approval(id=f"apr-{12345678 + n}"),
+            tool=tool,
+            arguments={f"field_{k}": "x" * 190 for k in range(20)},
+        )
+        for n in range(count)
+    ]
+    return a_view(*steps, status=TurnStatus.WAITING)
+
+
+@pytest.mark.parametrize("press", [Allow(CARD, "thread"), Edit(CARD)])
+def test_a_press_is_read_as_it_was_written(press: Press) -> None:
+    custom_id = written(press)
+    assert custom_id is not None
+    assert read(custom_id) == press
+    assert chosen(f"{MENU}:{CARD.approval_id}", [custom_id]) == press
+
+
+@pytest.mark.parametrize("custom_id", ["cs:allow:a:1", "cs:allow:a:b:thread", "cs:allow:a:1:thread:more", "cs:menu:a"])
+def test_what_nobody_has_written_is_no_grant(custom_id: str) -> None:
+    assert chosen(custom_id, []) is None
+
+
+def test_a_button_is_no_menu_whatever_comes_with_it() -> None:
+    assert chosen("cs:view:a:1:1", ["cs:approve:b:1"]) == read("cs:view:a:1:1")
+
+
+def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
+    (slot,) = cards(waiting(CALLS_A_CARD))
+    assert labels(slot.components).count("Allow in this thread") == CALLS_A_CARD
+
+
+async def test_the_button_approves_and_allows_in_this_thread() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        await place.discord.press(place.priya, card, named(card, "allow"))
+        await place.discord.until(lambda: place.door.decisions)
+        assert place.door.granted == [Permission(ThisThread())]
+        ((decision, member),) = place.door.decisions
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert member.author.id == place.priya.id
+
+
+async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        viewed = await place.discord.press(place.priya, card, named(card, "view"))
+        await place.discord.until(lambda: viewed.messages)
+        shown = viewed.messages[-1]
+        (menu,) = [each["custom_id"] for each in walk(shown.components) if each["type"] == 3]
+        for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
+            await place.discord.choose(place.priya, shown, menu, label)
+        await place.discord.until(lambda: len(place.door.granted) == 3)
+        assert place.door.granted == [Permission(TheseArguments()), Permission(ForHours(8)), Permission(Always())]
+
+
+async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting(destructive=True))
+        assert not any("allow" in each for each in ids(card))
+        viewed = await place.discord.press(place.priya, card, named(card, "view"))
+        await place.discord.until(lambda: viewed.messages)
+        assert not any(each["type"] == 3 for each in walk(viewed.messages[-1].components))
+
+
+async def test_who_may_not_grant_hears_why_alone() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        place.door.settlements = [NotAllowed("Only an admin can allow that.")]
+        pressed = await place.discord.press(place.priya, card, named(card, "allow"))
+        await place.discord.until(lambda: pressed.messages)
+        assert pressed.text == "Only an admin can allow that."
+
+
+async def test_a_word_that_offers_nothing_signs_nothing() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        for each in walk(card.components):
+            if str(each.get("custom_id")).startswith("cs:allow:"):
+                each["custom_id"] = "cs:allow:apr-12345678:1:everything"
+        pressed = await place.discord.press(place.priya, card, named(card, "allow"))
+        await place.discord.until(lambda: pressed.messages)
+        assert pressed.text == WORN_OUT
+        assert place.door.decisions == []

@@ -1,0 +1,226 @@
+"""Presses by people who want more than is theirs: from another server or platform, with ids that nobody drew, too many
+at a time, and by somebody who has left or must be silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from bot.domain.approvals import Settled, Verdict
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.discord import presses
+from bot.platforms.discord.asking import read_modal
+from bot.platforms.discord.counter import AT_ONCE, ELSEWHERE
+from bot.platforms.discord.desk import DiscordRecords
+from bot.platforms.discord.references import MessageRef
+from tests.fakes.discord import Channel, Message
+from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+
+Records = dict[str, tuple[Turn, ToolStep]]
+BUTTON, PLAIN = 2, 2
+
+
+@asynccontextmanager
+async def with_approvals() -> AsyncIterator[tuple[Workplace, Records]]:
+    """A workplace in which what an approval belongs to is on record."""
+    kept: Records = {}
+
+    async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:
+        return kept.get(approval_id)
+
+    async with a_workplace(records=DiscordRecords(approval=approval)) as place:
+        yield place, kept
+
+
+def waiting() -> TurnView:
+    return a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
+
+
+def asked_in(place: Workplace, kept: Records, where: ConversationKey) -> None:
+    """A call of a conversation waits for a signature."""
+    view = place.door.knows(waiting(), where)
+    step = view.steps[0]
+    assert isinstance(step, ToolStep)
+    kept["apr-12345678"] = (view.turn, step)
+
+
+async def forged(place: Workplace, channel: Channel, *custom_ids: str) -> Message:
+    """A message of the bot's with buttons that it never drew there."""
+    row = [{"type": BUTTON, "style": PLAIN, "label": each, "custom_id": each} for each in custom_ids]
+    body: dict[str, Any] = {"content": "x", "components": [{"type": 1, "components": row}]}
+    path = "/channels/{channel_id}/messages"
+    posted = await place.rest.call("POST", path, "post", body=body, channel_id=channel.id)
+    return place.discord.world.message(channel.id, posted["id"])
+
+
+@pytest.mark.parametrize("press", ["approve:apr-12345678:1", "view:apr-12345678:1:1", "review:apr-12345678"])
+async def test_who_administers_one_server_signs_and_sees_nothing_of_another(press: str) -> None:
+    async with with_approvals() as (place, kept):
+        asked_in(place, kept, place.key(place.channel))
+        other = place.discord.another_guild("Evil")
+        mallory = place.discord.user("Mallory", admin=True, guild=other)
+        card = await forged(place, place.discord.channel("lair", guild=other), f"cs:{press}")
+        pressed = await place.discord.press(mallory, card, f"cs:{press}")
+        await place.discord.until(lambda: pressed.messages)
+        assert pressed.text == ELSEWHERE
+        assert place.door.decisions == []
+
+
+async def test_who_is_of_both_servers_signs_only_on_the_one_it_is_about() -> None:
+    async with with_approvals() as (place, kept):
+        asked_in(place, kept, place.key(place.channel))
+        other = place.discord.another_guild("Other")
+        place.discord.join(place.priya, other)
+        card = await forged(place, place.discord.channel("elsewhere", guild=other), "cs:approve:apr-12345678:1")
+        pressed = await place.discord.press(place.priya, card, "cs:approve:apr-12345678:1")
+        await place.discord.until(lambda: pressed.messages)
+        assert place.door.decisions == []
+        assert pressed.text == ELSEWHERE
+
+
+async def test_a_denial_from_another_server_does_not_count() -> None:
+    async with with_approvals() as (place, kept):
+        asked_in(place, kept, place.key(place.channel))
+        other = place.discord.another_guild("Evil")
+        mallory = place.discord.user("Mallory", admin=True, guild=other)
+        card = await forged(place, place.discord.channel("lair", guild=other), "cs:deny:apr-12345678:1")
+        await place.discord.press(mallory, card, "cs:deny:apr-12345678:1")
+        sent = await place.discord.submit(mallory, {"reason": "mine"})
+        await place.discord.until(lambda: sent.messages)
+        assert sent.text == ELSEWHERE
+        assert place.door.decisions == []
+
+
+async def test_what_waits_on_another_platform_is_not_decided_in_discord() -> None:
+    async with with_approvals() as (place, kept):
+        asked_in(place, kept, ConversationKey("slack", place.discord.guild.id, "C1", ""))
+        boss = place.discord.user("Boss", admin=True)
+        card = await forged(place, place.channel, "cs:approve:apr-12345678:1")
+        pressed = await place.discord.press(boss, card, "cs:approve:apr-12345678:1")
+        await place.discord.until(lambda: pressed.messages)
+        assert pressed.text == ELSEWHERE
+        assert place.door.decisions == []
+
+
+async def test_a_press_in_a_direct_conversation_is_made_as_whoever_one_is_where_the_call_waits() -> None:
+    async with with_approvals() as (place, kept):
+        other = place.discord.another_guild("Other")
+        lead = place.discord.role("lead", guild=other)
+        place.discord.join(place.priya, other, lead)
+        ops = place.discord.role("ops", place.priya)
+        elsewhere = place.discord.channel("elsewhere", guild=other)
+        asked_in(place, kept, ConversationKey("discord", other.id, elsewhere.id, ""))
+        card = await forged(place, place.discord.dm(place.priya), "cs:approve:apr-12345678:1")
+        await place.discord.press(place.priya, card, "cs:approve:apr-12345678:1")
+        await place.discord.until(lambda: place.door.decisions)
+        ((_, member),) = place.door.decisions
+        assert member.roles == {f"discord-role:{lead.id}"}
+        assert f"discord-role:{ops.id}" not in member.roles
+
+
+async def test_whoever_has_left_the_server_decides_nothing_there_from_a_direct_conversation() -> None:
+    async with with_approvals() as (place, kept):
+        sam = place.discord.user("Sam", admin=True)
+        dm = place.discord.dm(sam)
+        asked_in(place, kept, ConversationKey("discord", place.discord.guild.id, dm.id, ""))
+        card = await forged(place, dm, "cs:approve:apr-12345678:1")
+        place.discord.leave(sam)
+        await place.discord.press(sam, card, "cs:approve:apr-12345678:1")
+        await place.discord.until(lambda: place.door.decisions)
+        ((_, member),) = place.door.decisions
+        assert member.external
+        assert not member.platform_admin
+
+
+@pytest.mark.parametrize("kind", ["stop:t1", "again:t1:0", "check:t1:0", "rate:t1:bad"])
+async def test_turns_of_another_server_are_not_touched(kind: str) -> None:
+    opinions: list[str] = []
+
+    async def opinion(turn_id: str, _good: bool, _by: object) -> None:
+        opinions.append(turn_id)
+
+    async with a_workplace(records=DiscordRecords(opinion=opinion)) as place:
+        place.door.knows(a_view(a_reply(0, "The pool."), status=TurnStatus.DONE), place.key(place.channel))
+        other = place.discord.another_guild("Evil")
+        mallory = place.discord.user("Mallory", admin=True, guild=other)
+        card = await forged(place, place.discord.channel("lair", guild=other), f"cs:{kind}")
+        pressed = await place.discord.press(mallory, card, f"cs:{kind}")
+        await place.discord.until(lambda: pressed.messages)
+        assert pressed.text == ELSEWHERE
+        assert (place.door.stopped, place.door.repeated, opinions) == ([], [], [])
+
+
+async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() -> None:
+    async with a_workplace() as place:
+        mallory = place.discord.user("Mallory")
+        card = await forged(place, place.channel, "cs:approve:a:1")
+        opened, decided = asyncio.Event(), place.door.decide
+        held: list[str] = []
+
+        async def decide(decision: Any, member: Any) -> Any:
+            if member.author.id == mallory.id:
+                held.append(member.author.id)
+                await opened.wait()
+            return await decided(decision, member)
+
+        place.door.decide = decide  # type: ignore[method-assign]
+        flood = [asyncio.create_task(place.discord.press(mallory, card, "cs:approve:a:1")) for _ in range(40)]
+        await place.discord.until(lambda: len(held) == AT_ONCE)
+        place.door.settlements = [Settled(Verdict.APPROVE)]
+        await place.discord.press(place.priya, card, "cs:approve:a:1")
+        await place.discord.until(lambda: place.door.decisions)
+        assert len(held) == AT_ONCE
+        assert place.door.decisions[0][1].author.id == place.priya.id
+        opened.set()
+        place.discord.clock.advance(4)
+        await asyncio.wait(flood, timeout=10)
+        await place.discord.until(lambda: len(place.door.decisions) == AT_ONCE + 1)
+        await place.discord.press(mallory, card, "cs:approve:a:1")
+        await place.discord.until(lambda: len(place.door.decisions) == AT_ONCE + 2)
+
+
+@pytest.mark.parametrize(
+    "custom_id",
+    [
+        "cs:approve:a:-1",
+        "cs:approve:a:1_0",
+        "cs:approve:a: 1",
+        "cs:approve:a:\N{ARABIC-INDIC DIGIT ONE}",
+        "cs:approve:a:\N{FULLWIDTH DIGIT ONE}",
+        "cs:approve:a:99999999999999999999999999",
+        "cs:view:a:1:-1",
+        "cs:check:t1:-1",
+        "cs:again:t1:9999999999999999999",
+    ],
+)
+def test_a_number_that_we_do_not_write_is_no_press_of_ours(custom_id: str) -> None:
+    assert presses.read(custom_id) is None
+
+
+@pytest.mark.parametrize(
+    "custom_id",
+    [
+        "cs.deny:a:\N{ARABIC-INDIC DIGIT ONE}",
+        "cs.deny:a:99999999999999999999999",
+        "cs.ask:\N{SUPERSCRIPT TWO}:1",
+        "cs.ask:1:\N{ARABIC-INDIC DIGIT ONE}",
+        f"cs.ask:1:{'9' * 60}",
+    ],
+)
+def test_a_number_that_we_do_not_write_is_no_form_of_ours(custom_id: str) -> None:
+    assert read_modal(custom_id) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["\N{SUPERSCRIPT TWO}:1", "1:\N{ARABIC-INDIC DIGIT ONE}", "1:2:3", "1:", f"1:{'9' * 21}"]
+)
+def test_what_names_no_message_is_read_as_none(text: str) -> None:
+    assert MessageRef.parse(text) is None

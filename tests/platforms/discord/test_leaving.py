@@ -1,0 +1,73 @@
+"""Stopping: within seconds, whatever Discord does with what is under way then, and nothing is left running."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.domain.commands import Reply
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.platforms.discord import invocations
+from bot.platforms.discord.invocations import AT_ONCE, ENOUGH
+from bot.reception import errands
+from tests.fakes.discord import TooMany
+from tests.platforms.discord.commanding import commanding
+from tests.platforms.discord.test_presses import drawn, named
+from tests.platforms.discord.workplace import a_workplace
+from tests.rendering.turns import a_step, a_view, an_approval
+
+QUICKLY = 2.0
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less time than people get."""
+    monkeypatch.setattr(errands, "GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr(invocations, "PATIENCE_SECONDS", 0.05)
+
+
+def left_over(before: set[asyncio.Task[object]]) -> set[str]:
+    """Tasks of ours that were not there before."""
+    return {task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith("discord: ")}
+
+
+async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold_up_the_end() -> None:
+    before = asyncio.all_tasks()
+    loop = asyncio.get_running_loop()
+    async with a_workplace() as place:
+        step = a_step(StepStatus.AWAITING, approval=an_approval())
+        card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
+        place.discord.fail("GET /guilds/{guild}/members/{user}", TooMany(20, everywhere=True), 5)
+        place.discord.fail("POST /users/@me/channels", TooMany(20, everywhere=True), 5)
+        place.discord.say(place.priya, place.discord.dm(place.priya), "hello")
+        await place.discord.until(lambda: [each for each in place.discord.calls if each.status == 429])
+        await place.discord.press(place.priya, card, named(card, "approve"))
+        left = loop.time()
+        await place.stop()
+        assert loop.time() - left < QUICKLY
+        assert left_over(before) == set()
+
+
+async def test_a_command_under_way_ends_with_the_listener() -> None:
+    async with commanding([Reply("Never.")]) as place:
+        place.commands.begun.clear()
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        assert [task for task in asyncio.all_tasks() if task.get_name() == "discord: command"]
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "discord: command"]
+    assert len(place.commands.requests) == 1
+
+
+async def test_one_person_has_only_so_many_commands_under_way() -> None:
+    async with commanding(*[[Reply("Done.")]] * (AT_ONCE + 2)) as place:
+        place.commands.begun.clear()
+        for _ in range(AT_ONCE):
+            await place.discord.command(place.priya, "mcp list", place.channel)
+        refused = await place.discord.command(place.priya, "mcp list", place.channel)
+        assert ENOUGH in str(refused.messages[0].components)
+        place.commands.begun.set()
+        await place.discord.command(place.sam, "mcp list", place.channel)
+        await place.reads("Done.", place.sam)
+        await place.discord.until(lambda: sum("Done." in each.words for each in place.seen()) == AT_ONCE)
+        await place.discord.command(place.priya, "mcp list", place.channel)
+        await place.discord.until(lambda: sum("Done." in each.words for each in place.seen()) == AT_ONCE + 1)

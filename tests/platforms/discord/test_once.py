@@ -1,0 +1,81 @@
+"""A message is one turn, whatever Discord, the database and everybody else do meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.errors import DatabaseUnavailable
+from bot.platforms.discord import reception
+from bot.reception import errands
+from tests.fakes.discord import Answers, Cut, Fails, Lost, TooMany
+from tests.fakes.discord.faults import Fault
+from tests.platforms.discord.workplace import a_workplace
+
+OPEN = "POST /channels/{channel}/messages/{message}/threads"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses of seconds between two tries."""
+    monkeypatch.setattr(reception, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(reception, "LONGEST_PAUSE", 0.02)
+
+
+@pytest.mark.parametrize("fault", [Lost(), Cut(), Answers(502), TooMany(0.1)], ids=repr)
+async def test_a_thread_that_was_perhaps_opened_is_where_the_question_is_answered_once(fault: Fault) -> None:
+    async with a_workplace() as place:
+        place.discord.fail(OPEN, fault)
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        await place.quiet()
+        assert place.texts == ["why?"]
+        (thread,) = [each for each in place.discord.threads(place.channel) if each.name == "why?"]
+        assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+
+
+@pytest.mark.parametrize("code", [200001, 50024, 160005])
+async def test_a_thread_that_discord_does_not_open_leaves_the_question_in_its_channel(code: int) -> None:
+    async with a_workplace() as place:
+        place.discord.fail(OPEN, Fails(code, status=400))
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
+        await place.quiet()
+        assert [each.conversation for each in place.door.received] == [place.key(place.channel)]
+
+
+async def test_what_is_said_while_the_database_is_away_is_taken_in_order_when_it_is_back() -> None:
+    async with a_workplace() as place:
+        place.door.troubles = [DatabaseUnavailable("The database is away.")] * 20
+        for number in range(10):
+            place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} question {number}")
+        await place.received(10)
+        assert place.texts == [f"question {number}" for number in range(10)]
+        assert len(place.discord.threads(place.channel)) == 10
+
+
+async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() -> None:
+    async with a_workplace() as place:
+        place.door.opened.clear()
+        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} slow")
+        await place.discord.until(lambda: place.door.arrived)
+        for number in range(errands.MOST + 20):
+            place.discord.say(place.priya, place.channel, f"lunch {number}")
+        place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} quick")
+        await place.discord.until(lambda: place.door.arrived == 2)
+        place.door.opened.set()
+        await place.received(2)
+        assert sorted(place.texts) == ["quick", "slow"]
+
+
+async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting() -> None:
+    async with a_workplace() as place:
+        mallory = place.discord.user("Mallory")
+        place.door.opened.clear()
+        for number in range(errands.MOST + 20):
+            place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} spam {number}")
+        place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} why?")
+        await place.discord.until(lambda: place.door.arrived == 2)
+        place.door.opened.set()
+        await place.received(reception.AT_ONCE + 1)
+        place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} sorry")
+        await place.received(reception.AT_ONCE + 2)
+        assert "why?" in place.texts
+        assert place.texts[-1] == "sorry"

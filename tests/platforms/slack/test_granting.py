@@ -1,0 +1,91 @@
+"""Allowing the next calls with the signature of one, in Slack."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bot.domain.approvals import NotAllowed, Verdict
+from bot.domain.grants import Always, ForHours, Permission, TheseArguments, ThisThread
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.slack.presses import read, written
+from bot.reception.presses import Allow, CardRef, Edit, Press
+from bot.reception.refusals import WORN_OUT
+from tests.platforms.slack.accepted import labels, parts
+from tests.platforms.slack.test_presses import drawn
+from tests.platforms.slack.workplace import a_workplace
+from tests.rendering.turns import NOTES, a_step, a_view, an_approval
+
+KNOWN = dataclasses.replace(NOTES, server_id="s-1")
+CARD = CardRef("apr-12345678", 1)
+
+
+def waiting(*, destructive: bool = False) -> TurnView:
+    tool = dataclasses.replace(KNOWN, destructive=destructive)
+    return a_view(a_step(StepStatus.AWAITING, approval=an_approval(), tool=tool), status=TurnStatus.WAITING)
+
+
+@pytest.mark.parametrize("press", [Allow(CARD, "thread"), Edit(CARD)])
+def test_a_press_is_read_as_it_was_written(press: Press) -> None:
+    names = written(press)
+    assert names is not None
+    assert read(*names) == press
+
+
+@pytest.mark.parametrize("value", ['["a",1]', '["a","1","thread"]', '["a",1,2]', "{}", "", "null"])
+def test_what_nobody_has_written_is_no_grant(value: str) -> None:
+    assert read("cs.allow", value) is None
+
+
+async def test_the_button_approves_and_allows_in_this_thread() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        await place.slack.press(place.priya, card, "Allow in this thread")
+        await place.slack.until(lambda: place.door.decisions)
+        assert place.door.granted == [Permission(ThisThread())]
+        ((decision, member),) = place.door.decisions
+        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, Verdict.APPROVE)
+        assert member.author.id == place.priya.id
+
+
+async def test_what_else_can_be_allowed_stands_in_the_menu_of_the_card() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        (menu,) = [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
+        for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
+            await place.slack.choose(place.priya, card, menu["action_id"], label)
+        await place.slack.until(lambda: len(place.door.granted) == 3)
+        assert place.door.granted == [Permission(TheseArguments()), Permission(ForHours(8)), Permission(Always())]
+
+
+async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting(destructive=True))
+        assert not any("llow" in label for label in labels(card.blocks))
+        assert not [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
+
+
+async def test_who_may_not_grant_hears_why_alone() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting())
+        place.door.settlements = [NotAllowed("Only an admin can allow that.")]
+        await place.slack.press(place.priya, card, "Allow in this thread")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == ["Only an admin can allow that."]
+
+
+async def test_a_word_that_offers_nothing_signs_nothing() -> None:
+    async with a_workplace() as place:
+        view = waiting()
+        card = await drawn(place, view)
+        (button,) = [part for part in parts(list(card.blocks)) if part.get("action_id") == "cs.allow"]
+        as_of = card.written()
+        for part in parts(as_of["blocks"]):
+            if part.get("action_id") == "cs.allow":
+                part["value"] = button["value"].replace("thread", "everything")
+        await place.slack.press(place.priya, card, "cs.allow", as_of=as_of)
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == [WORN_OUT]
+        assert place.door.decisions == []

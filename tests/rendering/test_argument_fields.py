@@ -1,0 +1,240 @@
+"""The arguments of a call as fields of a form, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.commands import FieldKind
+from bot.rendering.argument_fields import LEAVE_OUT, LONGEST, MOST_FIELDS, argument_form, read_arguments
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["summary", "urgent"],
+    "properties": {
+        "summary": {"type": "string", "description": "In one line"},
+        "priority": {"type": "string", "enum": ["Low", "High"]},
+        "points": {"type": "integer"},
+        "weight": {"type": "number"},
+        "urgent": {"type": "boolean"},
+        "labels": {"type": "array", "items": {"type": "string"}},
+        "fields": {"type": "object"},
+    },
+}
+CALL: dict[str, Any] = {
+    "summary": "Checkout 502s",
+    "priority": "High",
+    "points": 3,
+    "weight": 2.5,
+    "urgent": True,
+    "labels": ["checkout", "pool"],
+    "fields": {"team": {"id": 7}},
+}
+
+
+def shown(arguments: dict[str, Any], schema: dict[str, Any] | None = None) -> dict[str, str]:
+    form = argument_form(SCHEMA if schema is None else schema, arguments)
+    return {each.argument: each.field.value for each in form.fields}
+
+
+def filled(
+    arguments: dict[str, Any], answers: dict[str, str], schema: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What these answers, by argument, make of a call; and the errors by argument."""
+    form = argument_form(SCHEMA if schema is None else schema, arguments)
+    given_answers = {each.field.name: answers.get(each.argument, each.field.value) for each in form.fields}
+    made, errors = read_arguments(form, arguments, given_answers)
+    return made, {form.argument_of(name): error for name, error in errors.items()}
+
+
+def test_each_kind_of_argument_has_a_field_of_its_kind() -> None:
+    form = argument_form(SCHEMA, CALL)
+    kinds = {each.argument: each.field.kind for each in form.fields}
+    assert kinds == {
+        "summary": FieldKind.TEXT,
+        "priority": FieldKind.CHOICE,
+        "points": FieldKind.TEXT,
+        "weight": FieldKind.TEXT,
+        "urgent": FieldKind.CHOICE,
+        "labels": FieldKind.LINES,
+        "fields": FieldKind.TEXT,
+    }
+    choices = {each.argument: each.field.choices for each in form.fields if each.field.choices}
+    assert choices == {"priority": ("Low", "High", LEAVE_OUT), "urgent": ("yes", "no")}
+    assert [each.argument for each in form.fields if each.field.required] == ["summary", "urgent"]
+
+
+def test_a_field_holds_what_the_call_has_already() -> None:
+    assert shown(CALL) == {
+        "summary": "Checkout 502s",
+        "priority": "High",
+        "points": "3",
+        "weight": "2.5",
+        "urgent": "yes",
+        "labels": "checkout\npool",
+        "fields": '{"team": {"id": 7}}',
+    }
+
+
+def test_what_was_filled_in_becomes_values_of_the_same_kinds() -> None:
+    answers = {
+        "summary": "Pool is empty",
+        "priority": "Low",
+        "points": "5",
+        "weight": "1",
+        "urgent": "no",
+        "labels": " a \n\n b",
+        "fields": '{"team": null}',
+    }
+    made, errors = filled(CALL, answers)
+    assert errors == {}
+    assert made == {
+        "summary": "Pool is empty",
+        "priority": "Low",
+        "points": 5,
+        "weight": 1,
+        "urgent": False,
+        "labels": ["a", "b"],
+        "fields": {"team": None},
+    }
+
+
+def test_an_emptied_field_leaves_its_argument_out_where_it_may() -> None:
+    made, errors = filled(CALL, {"priority": LEAVE_OUT, "points": "", "labels": "", "fields": ""})
+    assert errors == {}
+    assert made == {"summary": "Checkout 502s", "weight": 2.5, "urgent": True}
+    _, errors = filled(CALL, {"summary": "", "urgent": ""})
+    assert sorted(errors) == ["summary", "urgent"]
+
+
+def test_an_empty_text_is_not_an_absent_one() -> None:
+    schema = {"properties": {"note": {"type": "string"}, "labels": {"type": "array", "items": {"type": "string"}}}}
+    assert shown({}, schema) == {"note": "", "labels": ""}
+    assert shown({"note": ""}, schema)["note"] == '""'
+    assert filled({}, {"note": '""'}, schema)[0] == {"note": ""}
+    assert filled({"note": "x"}, {"note": ""}, schema)[0] == {}
+    assert filled({"note": "", "labels": []}, {}, schema)[0] == {"note": "", "labels": []}
+
+
+def test_surrounding_blanks_and_hidden_characters_do_not_get_lost() -> None:
+    for text in (" a ", "a\n", "\u202eevil", "tab\there", '"quoted"', "line\r\nline", "\x00"):
+        assert filled({"summary": text, "urgent": True}, {})[0]["summary"] == text
+    assert shown({"summary": "\u202eevil", "urgent": True})["summary"] == '"\\u202eevil"'
+
+
+@pytest.mark.parametrize(
+    ("argument", "answer", "said"),
+    [
+        ("points", "2.5", "A whole number"),
+        ("points", "many", "A whole number"),
+        ("points", "true", "A whole number"),
+        ("weight", "1e999", "A number"),
+        ("weight", "NaN", "A number"),
+        ("priority", "Medium", "One of: Low, High."),
+        ("urgent", LEAVE_OUT, "One of: yes, no"),
+        ("fields", "{team: 7}", "That is no JSON."),
+        ("fields", "[" * 100_000, "That is no JSON."),
+    ],
+)
+def test_what_is_no_value_of_its_kind_is_said_under_the_field(argument: str, answer: str, said: str) -> None:
+    made, errors = filled(CALL, {argument: answer})
+    assert list(errors) == [argument]
+    assert errors[argument].startswith(said)
+    assert made == CALL
+
+
+def test_a_secret_is_not_prefilled_and_stays_unless_another_is_typed() -> None:
+    call = {"api_key": "very-secret", "header": "Authorization: Bearer abcdefghijklmnop", "auth": {"password": "x1"}}
+    schema = {"properties": {"api_key": {"type": "string"}, "header": {"type": "string"}, "auth": {"type": "object"}}}
+    form = argument_form(schema, call)
+    assert [each.field.value for each in form.fields] == ["", "", ""]
+    assert "secret" not in str([each.field for each in form.fields])
+    assert filled(call, {}, schema)[0] == call
+    assert filled(call, {"api_key": "another"}, schema)[0] == {**call, "api_key": "another"}
+
+
+def test_or_null_is_an_empty_field() -> None:
+    schema = {
+        "properties": {
+            "a": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "b": {"type": ["string", "null"]},
+            "c": {"type": ["string", "integer"]},
+        }
+    }
+    assert filled({}, {"a": "3", "b": "x", "c": '"y"'}, schema)[0] == {"a": 3, "b": "x", "c": "y"}
+    assert filled({"a": None, "b": None}, {}, schema)[0] == {"a": None, "b": None}
+
+
+def test_a_value_that_does_not_fit_its_schema_stands_as_json() -> None:
+    assert shown({"points": "three", "labels": [1], "urgent": "yes"})["points"] == '"three"'
+    assert shown({"labels": [1]})["labels"] == "[1]"
+
+
+def test_what_is_too_long_or_too_much_has_no_field_and_stays() -> None:
+    call = {"summary": "x" * (LONGEST + 1), "urgent": True}
+    form = argument_form(SCHEMA, call)
+    assert form.left == ("summary",)
+    assert filled(call, {"urgent": "no"})[0] == {**call, "urgent": False}
+    many = {f"k{n}": n for n in range(MOST_FIELDS + 4)}
+    form = argument_form({}, many)
+    assert (len(form.fields), len(form.left)) == (MOST_FIELDS, 4)
+    assert filled(many, {"k0": "7"}, {})[0] == {**many, "k0": 7}
+
+
+def test_what_the_call_has_comes_before_what_it_could_have() -> None:
+    schema = {"properties": {f"p{n}": {"type": "string"} for n in range(40)}, "required": ["p39"]}
+    names = [each.argument for each in argument_form(schema, {"p38": "x", "extra": 1}).fields]
+    assert len(names) == MOST_FIELDS
+    assert {"p38", "p39", "extra"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"properties": 7, "required": 7}, {"properties": {"summary": 7}}, {"type": "array"}]
+)
+def test_a_schema_that_is_none_keeps_nothing_from_being_changed(schema: dict[str, Any]) -> None:
+    assert filled({"summary": "x"}, {"summary": '"y"'}, schema)[0] == {"summary": "y"}
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+_TYPES = st.sampled_from(
+    [
+        {"type": "string"},
+        {"type": "string", "enum": ["a", "b", ""]},
+        {"type": "string", "enum": ["a", "b"]},
+        {"type": "integer"},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "object"},
+        {},
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.text(), _TYPES, max_size=6), st.dictionaries(st.text(), _JSON, max_size=6), st.data())
+def test_a_form_that_nobody_touches_changes_nothing(
+    properties: dict[str, Any], extra: dict[str, Any], data: st.DataObject
+) -> None:
+    present = {name: data.draw(_JSON) for name in properties if data.draw(st.booleans())}
+    arguments = {**present, **extra}
+    made, errors = filled(arguments, {}, {"properties": properties})
+    assert (made, errors) == (arguments, {})
+    assert {name: type(value) for name, value in made.items()} == {n: type(v) for n, v in arguments.items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=200), _TYPES)
+def test_whatever_is_typed_becomes_a_value_of_its_kind_or_an_error(answer: str, schema: dict[str, Any]) -> None:
+    kinds: dict[Any, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
+    made, errors = filled({}, {"x": answer}, {"properties": {"x": schema}})
+    assert not (made and errors)
+    if made and schema.get("type") in kinds:
+        assert isinstance(made["x"], kinds[schema["type"]])

@@ -1,0 +1,106 @@
+"""Whose signature a team's rules want, on Slack and on Discord alike, and who tries without having the right."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.policies import Rule
+from bot.domain.terms import Terms
+from tests.fakes.parts import ask_for, call, say, tool
+from tests.stories.team import Team
+
+SEND = "bank__send"
+OWN = "You asked for this yourself, so others have to sign it."
+TWICE = "You have signed it already."
+
+
+def wanted(team: Team, *approvers: str, **more: object) -> None:
+    """Payments ask, on these terms; the model makes one."""
+    terms = Terms((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", terms=terms, id="policy.toml:1"),)
+    team.toolbox.add(tool(SEND))
+    team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent.")]
+
+
+async def test_whoever_asked_does_not_sign_where_four_eyes_are_wanted(team: Team) -> None:
+    ada = team.person("Ada", admin=True)
+    wanted(team, four_eyes=True)
+    async with team.at_work():
+        talk = team.ask("pay Ben", by=team.sam)
+        card = await team.card(talk)
+        await team.press(team.sam, card, "Approve")
+        await team.hears(team.sam, OWN)
+        assert team.toolbox.calls == []
+        await team.press(ada, card, "Approve")
+        await team.reads(talk, "Sent.")
+    assert team.toolbox.names == [SEND]
+
+
+async def test_two_of_three_have_to_sign_and_nobody_counts_twice(team: Team) -> None:
+    ada, lee = team.person("Ada"), team.person("Lee")
+    wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        before = team.screen(card)
+        await team.press(team.priya, card, "Approve", old=before)
+        await team.hears(team.priya, "You may not sign this.")
+        await asyncio.gather(*(team.press(team.sam, card, "Approve", old=before) for _ in range(3)))
+        await team.hears(team.sam, TWICE)
+        assert team.toolbox.calls == []
+        await asyncio.gather(*(team.press(who, card, "Approve", old=before) for who in (ada, lee)))
+        await team.reads(talk, "Sent.")
+        await team.until(lambda: team.told(ada) or team.told(lee))
+    assert team.toolbox.names == [SEND]
+
+
+async def test_one_of_three_who_denies_is_enough_whoever_has_signed(team: Team) -> None:
+    ada, lee = team.person("Ada"), team.person("Lee")
+    wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        before = team.screen(card)
+        await team.press(ada, card, "Approve")
+        await team.until(lambda: "1 of 2 signed by" in team.words(card))
+        await team.press(lee, card, "Deny")
+        await team.fill_in(lee, {"reason": "not this month"})
+        await team.reads(talk, "Sent.")  # the model's own words: nothing was
+        await team.press(team.sam, card, "Approve", old=before)
+        await team.until(lambda: team.told(team.sam))
+    assert team.toolbox.calls == []
+
+
+async def test_an_approver_who_has_left_the_group_after_signing_gives_no_second_signature(team: Team) -> None:
+    ada, lee = team.person("Ada"), team.person("Lee")
+    group = team.group("finance", ada, lee)
+    wanted(team, group, quorum=2)
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        before = team.screen(card)
+        await team.press(ada, card, "Approve")
+        await team.until(lambda: "1 of 2 signed by" in team.words(card))
+        team.leave(group, ada)
+        await team.press(ada, card, "Approve", old=before)
+        await team.hears(ada, "You may not sign this.")
+        assert team.toolbox.calls == []
+        await team.press(lee, card, "Approve", old=before)
+        await team.reads(talk, "Sent.")
+    assert team.toolbox.names == [SEND]
+
+
+async def test_a_press_that_is_played_again_after_the_call_has_run_runs_nothing(team: Team) -> None:
+    wanted(team)
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        before = team.screen(card)
+        await team.press(team.sam, card, "Approve")
+        await team.reads(talk, "Sent.")
+    async with team.at_work():
+        for _ in range(3):
+            await team.press(team.sam, card, "Approve", old=before)
+        await team.hears(team.sam, "has approved it already.")
+    assert team.toolbox.names == [SEND]
