@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import discord
@@ -349,3 +350,20 @@ async def test_the_library_does_not_tell_operators_of_what_nobody_wants_of_it(
     async with a_workplace() as place:
         await asked(place)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("discord")] == []
+
+
+async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_heartbeat_behind() -> None:
+    async with a_workplace() as place:
+        gate = place.discord.gateway
+        opened, before = gate.opened, heartbeats()
+        gate.invalidate()  # the library waits five seconds before it begins the next session
+        await place.discord.until(lambda: gate.opened > opened and heartbeats() - before)
+        (beating,) = heartbeats() - before
+        await place.stop()
+        await asyncio.to_thread(beating.join, 10)
+        assert not beating.is_alive()
+
+
+def heartbeats() -> set[threading.Thread]:
+    """The threads that keep connections alive."""
+    return {each for each in threading.enumerate() if each.name.startswith("keep-alive-handler")}
