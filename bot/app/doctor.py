@@ -85,6 +85,15 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
         )
         for name in files.strangers()
     ]
+    checks += [
+        Check(
+            "policies",
+            Finding.DOUBTFUL,
+            f"{rule.id} is about {rule.server!r}, which no enabled server of the file is called.",
+            "correct the name, unless it is that of a server which admins have added",
+        )
+        for rule in files.stray_rules()
+    ]
     return checks or [Check("files", Finding.WELL, "They can be read.")]
 
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot.domain.policies import Rule
 from bot.engine.idle_rules import strangers, unwritable
 from bot.engine.policy import Policies
 from bot.engine.policy_file import read_policies
@@ -29,6 +30,11 @@ class OperatorFiles:
         configured = {entry.config.name for entry in self.servers.entries}
         return sorted(self.policies.servers.keys() - configured) if configured else []
 
+    def stray_rules(self) -> list[Rule]:
+        """Rules about servers that do not exist here: of those that admins have added nothing is known yet."""
+        names = [entry.config.name for entry in self.servers.entries]
+        return strangers(self.policies.rules, names) if names else []
+
     def warn(self, settings: Settings) -> None:
         """Log what is odd about them and keeps nothing from working."""
         for name in self.strangers():
@@ -38,8 +44,7 @@ class OperatorFiles:
                 name,
                 settings.mcp_servers_file,
             )
-        names = [entry.config.name for entry in self.servers.entries]
-        for rule in strangers(self.policies.rules, names) if names else ():
+        for rule in self.stray_rules():
             log.warning("%s is about %r, which no enabled server is called", rule.id, rule.server)
         for rule in self.policies.rules:
             if groups := unwritable(rule):

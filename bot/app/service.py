@@ -20,7 +20,7 @@ from bot.app.operator_files import read_operator_files
 from bot.app.slack import can_receive as slack_can_receive
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.slack import listener_of as slack_listener_of
-from bot.app.slack import opened_slack, records_of, share_limits
+from bot.app.slack import look_up_groups, opened_slack, records_of, share_limits
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
 from bot.ports import Listener, Surface
@@ -60,6 +60,7 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
             house = await stack.enter_async_context(opened_house(settings, files, choice, surfaces))
             if slack is not None:
                 share_limits(slack, house, settings)
+                look_up_groups(slack, house)
             running, nowhere = ", ".join(sorted(parts)), "" if platforms else NO_PLATFORM
             log.info("%s running on model %s%s", running, choice.label, nowhere)
             if slack is not None and "slack" in parts:

@@ -71,10 +71,21 @@ def share_limits(workspace: SlackWorkspace, house: House, settings: Settings) ->
         workspace.share(house.office.stores.quotas)
 
 
-async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
-    """What Slack is told of the house beside the engine: opinions are kept, calls found, Homes made, and user groups
-    that profiles name as approvers are looked up like those of the settings.
+def look_up_groups(workspace: SlackWorkspace, house: House) -> None:
+    """Let user groups that profiles and rules name, as approvers or askers, be looked up like those of the settings.
+    Before anything is driven: a rule that denies the members of a group something has to know them.
     """
+    office = house.office
+
+    async def named() -> frozenset[str]:
+        profiles = await office.stores.profiles.profiles()
+        return office.rules.named.union(*(profile.approvers for profile in profiles))
+
+    workspace.people.also_ask_for(named)
+
+
+async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
+    """What Slack is told of the house beside the engine: opinions are kept, calls found, and Homes made."""
     desk, homes = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
@@ -86,10 +97,6 @@ async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
     async def team() -> str:
         return (await workspace.api.identity()).team
 
-    async def approvers() -> frozenset[str]:
-        return frozenset().union(*(profile.approvers for profile in await office.stores.profiles.profiles()))
-
-    workspace.people.also_ask_for(approvers)
     made = homes.Homes(
         team, office.stores.archive, house.turn_log.approval, office.rules, office.rights, office.toolbox
     )

@@ -102,12 +102,15 @@ class ServerPolicies:
         return f"{POLICY_SAID[rule.policy]}{terms}, {ago(rule.at, self._parts.clock())} by {rule.by or 'somebody'}"
 
     def _other_rules(self, servers: Sequence[Seen], request: Request, *, whole: bool) -> list[tuple[str, str]]:
-        """Rules with conditions, terms or patterns, whoever wrote them, each with its id."""
+        """Rules with conditions, terms or patterns, whoever wrote them, each with its id; and those of the file about
+        what nobody knows.
+        """
         ids = {seen.id for seen in servers}
         found = [
             rule
             for rule in self._parts.administration.rules_in(request.conversation)
-            if (whole or not rule.server_id or rule.server_id in ids) and not _in_the_table(rule)
+            if (whole or not rule.server_id or rule.server_id in ids)
+            and (not _in_the_table(rule) or (not rule.server_id and self._idle(servers, rule, whole=whole)))
         ]
         told = [
             (rule.id or "a rule", f"{words(rule, self._name(servers, rule))}{self._idle(servers, rule, whole=whole)}")

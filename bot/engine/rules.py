@@ -103,6 +103,16 @@ class RuleBook:
         self._profiles = {profile.id: profile for profile in profiles}
         self._bound = {binding.place: binding.profile for binding in bindings}
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Everybody whom a rule or a profile names, wherever it holds: people, groups and roles."""
+        profiles = self._profiles.values()
+        rules = (*self._file.all_rules, *self._set, *(rule for profile in profiles for rule in profile.policies))
+        approvers = (entries for rule in rules for entries in rule.terms.approvers)
+        return frozenset().union(
+            *approvers, *(rule.askers for rule in rules), *(profile.approvers for profile in profiles)
+        )
+
     def rules(self, conversation: ConversationKey) -> Rules:
         """What holds there. A channel's profile comes before its workspace's, and that before everybody's; what an
         admin has set holds in that admin's workspace.

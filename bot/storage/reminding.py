@@ -20,6 +20,7 @@ _due = (
         approvals.c.remind_in.is_not(None),
         approvals.c.reminded_at.is_(None),
         approvals.c.posted_at + approvals.c.remind_in <= now(),
+        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
         steps.c.status == StepStatus.AWAITING,
     )
     .order_by(approvals.c.posted_at)

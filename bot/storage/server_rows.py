@@ -5,6 +5,7 @@ Each change takes its turn by the revision's lock, so that names can be compared
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -111,6 +112,9 @@ def change(
     # Where a server stands is `stand`'s business.
     row = {**server_row(record), "standing": before.standing}
     connection.execute(_change.values(**row), {"i": record.id, "who": by.principal})
+    if _transport(before.definition) != _transport(row["definition"]):
+        # What answers there may be another server: nobody has granted anything of that one.
+        grant_rows.end_of_server(connection, record.id, by)
     write_secrets(connection, record, sealed, by.principal)
     facts: dict[str, Any] = {"server": record.config.name, "changes": dict(changes)}
     if sealed:
@@ -170,6 +174,14 @@ def _at(connection: sa.Connection, server_id: str) -> Any:
 
 def _read(connection: sa.Connection, server_id: str) -> ServerRecord:
     return read_server(_at(connection, server_id), read_references(connection, server_id))
+
+
+def _transport(definition: str) -> Any:
+    """How a server is reached, as its row has it; None if that cannot be read."""
+    try:
+        return json.loads(definition)["transport"]
+    except UNREADABLE:
+        return None
 
 
 def _is_done(connection: sa.Connection, row: Any, record: ServerRecord, sealed: Mapping[str, str], by: Author) -> bool:

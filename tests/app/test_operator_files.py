@@ -124,6 +124,14 @@ def test_policies_of_servers_that_do_not_exist_are_strangers(folder: Path) -> No
     assert read_operator_files(read_settings(**files, mcp_enabled=False)).strangers() == []
 
 
+def test_rules_about_servers_that_do_not_exist_are_stray_and_patterns_that_fit_one_are_not(folder: Path) -> None:
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": {"notes": {"command": "serve"}}}), encoding="utf-8")
+    rules = "".join(f'[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "{name}"\n' for name in ("ntoes", "n*", "*", "x*"))
+    (folder / "policy.toml").write_text(rules, encoding="utf-8")
+    files = read_operator_files(read_settings(mcp_servers_file="servers.json", policy_file="policy.toml"))
+    assert [rule.server for rule in files.stray_rules()] == ["ntoes", "x*"]
+
+
 def test_variables_of_the_servers_file_may_stand_in_the_env_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

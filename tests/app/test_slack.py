@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from bot.app.doctor import examine_all
 from bot.app.house import House, opened_house
 from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
-from bot.app.slack import listener_of, opened_slack, records_of
+from bot.app.slack import listener_of, look_up_groups, opened_slack, records_of
 from bot.domain.conversations import Author
 from bot.domain.profiles import Profile
+from bot.domain.rule_language import read_rule
 from bot.settings import Settings, read_settings
 from tests.fakes.slack import FakeSlack, Message, User
 
@@ -32,6 +34,7 @@ async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[House]:
     async with opened_slack(settings) as workspace:
         files = read_operator_files(settings)
         async with opened_house(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as house:
+            look_up_groups(workspace, house)
             listener = listener_of(workspace, settings, await records_of(workspace, house))
             listening = asyncio.create_task(listener.run(house.engine, house.commands))
             await slack.sockets.connected()
@@ -98,12 +101,28 @@ async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile
         async with opened_slack(settings) as workspace:
             files = read_operator_files(settings)
             async with opened_house(settings, files, ModelChoice("demo", "demo"), []) as house:
-                await records_of(workspace, house)
+                look_up_groups(workspace, house)
                 assert (await workspace.people.member(sam.id)).roles == frozenset()
                 by = Author("slack", priya.id, "Priya")
                 await house.office.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
                 assert (await workspace.people.member(sam.id)).roles == {group}
                 assert (await workspace.people.member(priya.id)).roles == frozenset()
+
+
+@pytest.mark.parametrize("key", ["approvers", "asker"])
+async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
+    """Else nobody could sign for such a group, and a rule that denies its members something would deny nobody."""
+    async with FakeSlack() as slack:
+        sam = slack.user("Sam")
+        group = f"slack-group:{slack.group('ops', sam).id}"
+        settings = settings_for(slack, slack_app_token=slack.app.app_token)
+        async with opened_slack(settings) as workspace:
+            files = read_operator_files(settings)
+            rule = read_rule({"policy": "ASK_USER", "server": "bank", key: group})
+            files = replace(files, policies=replace(files.policies, rules=(rule,)))
+            async with opened_house(settings, files, ModelChoice("demo", "demo"), []) as house:
+                look_up_groups(workspace, house)
+                assert (await workspace.people.member(sam.id)).roles == {group}
 
 
 async def looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:

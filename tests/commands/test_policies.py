@@ -150,6 +150,14 @@ async def test_a_pattern_that_fits_nothing_is_kept_and_says_so() -> None:
     assert "(fits no tool that is known now)" in repr((await held.ask("mcp policy list")).details)
 
 
+async def test_a_rule_of_the_file_about_a_server_that_nobody_knows_is_listed_as_such() -> None:
+    held = office()
+    held.rules = (Rule(DENY, server="notse", id="policy.toml:5"), Rule(DENY, server="notes", id="policy.toml:7"))
+    assert facts(await held.ask("mcp policy list")) == {
+        "policy.toml:5": "ALWAYS_DENY: notse.* (fits no tool that is known now)"
+    }
+
+
 async def test_a_tool_whose_name_looks_like_a_pattern_is_meant_alone() -> None:
     held = office()
     held.servers.offered.append(tool("notes", "a*"))

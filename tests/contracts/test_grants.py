@@ -395,6 +395,21 @@ async def test_a_server_that_is_removed_takes_what_was_granted_of_it_along(ledge
     assert await SqlGrantStore(ledger.database).in_force(HALL.home) == []
 
 
+async def test_a_server_that_is_reached_elsewhere_from_now_on_has_nothing_granted_and_one_renamed_keeps_it(
+    ledger: Ledger,
+) -> None:
+    servers, grants = SqlServerStore(ledger.database, SecretBox(), {}), SqlGrantStore(ledger.database)
+    config = ServerConfig("s", HttpTransport("https://x.example/mcp"), id="id-of-s", workspace="test:w")
+    kept = await servers.add(ServerRecord(config), {}, ANA)
+    grant = await granted(ledger, Always())
+    renamed = dataclasses.replace(kept, config=dataclasses.replace(config, name="t", title="T"))
+    kept = await servers.change(renamed, {}, ANA, changes={"name": "s → t"})
+    assert [each.id for each in await grants.in_force(HALL.home)] == [grant.id]
+    moved = dataclasses.replace(kept.config, transport=HttpTransport("https://y.example/mcp"))
+    await servers.change(dataclasses.replace(kept, config=moved), {}, ANA, changes={"url": "x → y"})
+    assert await grants.in_force(HALL.home) == []
+
+
 async def test_grants_that_ended_long_ago_are_deleted_with_old_turns(ledger: Ledger) -> None:
     await granted(ledger)
     revoked = await granted(ledger, Always(), rule="revoked")

@@ -114,6 +114,41 @@ async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(led
     assert await ledger.log.decide(signed(BEN), Signing("test:ben", quorum=1)) == Counted(1)
 
 
+async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_anew(ledger: Ledger) -> None:
+    """Rules have become stricter since: Ana may not sign at all, and Ben only as one of the group."""
+    await waiting(ledger, Terms(quorum=3))
+    assert await ledger.log.decide(signed(ANA), Signing("members")) == Counted(2)
+    assert await ledger.log.decide(signed(BEN), Signing("members")) == Counted(1)
+    ops = frozenset({"test-group:ops"})
+    stricter = Signing("test-group:ops", approvers=(ops, frozenset({"members", *ops})), barred=frozenset({"test:ana"}))
+    assert await ledger.log.decide(signed(ZOE), stricter) == Counted(2), "of three, Zoe alone"
+    step = await call(ledger)
+    assert step.approval is not None
+    assert (step.status, step.approval.signers) == (StepStatus.AWAITING, ("Zoe",))
+    assert await ledger.log.decide(signed(BEN), stricter) == Counted(1)
+    assert isinstance(await ledger.log.decide(signed(BEN), stricter), AlreadySettled)
+    assert await ledger.log.decide(signed(KIM), stricter) == Settled(Verdict.APPROVE)
+    assert await rows(ledger, "select person from decisions order by person") == [
+        ("test:ben",),
+        ("test:kim",),
+        ("test:zoe",),
+    ]
+    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+
+
+async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(ledger: Ledger) -> None:
+    await waiting(ledger, Terms(quorum=2))
+    assert await ledger.log.decide(signed(ANA), Signing("members")) == Counted(1)
+    barring = Signing("members", barred=frozenset({"test:ana"}))
+    assert await ledger.log.decide(signed(BEN), barring) == Counted(1)
+    for _ in range(3):
+        assert isinstance(await ledger.log.decide(signed(BEN), barring), AlreadySettled)
+    assert await ledger.log.decide(signed(ZOE), barring) == Settled(Verdict.APPROVE)
+    step = await call(ledger)
+    assert step.approval is not None
+    assert step.approval.decided_by == "Ben and Zoe"
+
+
 async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(ledger: Ledger) -> None:
     await waiting(ledger, replace(TERMS, quorum=3))
     assert await ledger.log.decide(signed(BEN)) == Counted(2)
@@ -194,6 +229,13 @@ async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(ledger
     await posted(ledger, claim)
     assert await ledger.log.decide(signed(BEN)) == Settled(Verdict.APPROVE)
     ledger.time += 31
+    assert await ledger.log.take_reminders([""], 8) == []
+
+
+async def test_nobody_is_reminded_of_what_has_timed_out_while_nobody_looked(ledger: Ledger) -> None:
+    claim = await waiting(ledger, Terms(), remind_in=30.0)
+    await posted(ledger, claim)
+    ledger.time += 60
     assert await ledger.log.take_reminders([""], 8) == []
 
 

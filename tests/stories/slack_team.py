@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.domain.conversations import ConversationKey
+from bot.engine.rules import RuleBook
 from bot.platforms.slack.desk import SlackRecords
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.pacing import Pacing
@@ -179,7 +180,7 @@ class SlackTeam(Team):
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
         pacing = Pacing(clock=self.slack.clock.now, pause=_passing(self.slack))
         api = await stack.enter_async_context(WebApi(self.slack.bot_token, url=self.slack.url, pacing=pacing))
-        named = self.signatories.admins | self.signatories.approvers
+        named = RuleBook(self._policies()).named | self.signatories.admins | self.signatories.approvers
         people = People(api, frozenset(each for each in named if each.startswith("slack-group:")))
         records = SlackRecords(self._keep_opinion, log.approval)
         listener = SlackListener(api, people, app_token=self.slack.app.app_token, manners=Manners(), records=records)

@@ -8,7 +8,8 @@ from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.workplace import Workplace
 
-KEYS = "[y] once  [v] view all  [n] no, because…  [Enter] no"
+KEYS = "[Enter] no"
+"""The last key of every card; what stands before them depends on the call."""
 
 
 async def card(terminal: ProgramOnTerminal, *texts: str) -> str:

@@ -1,8 +1,8 @@
 """Who people are in the workspace: names, rights, user groups.
 
-Answers are kept for five minutes, for names; whoever decides by them asks anew. Only groups that settings or profiles
-name are asked for. Bots, guests and people of other organizations are marked as such, and so is whoever cannot be
-looked up.
+Answers are kept for five minutes, for names; whoever decides by them asks anew. Groups are asked for only where
+settings, profiles or rules name any. Bots, guests and people of other organizations are marked as such, and so is
+whoever cannot be looked up.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Person:
 
 
 class People:
-    """Looks people up. `groups` are the user groups whose members matter, as settings name them: `slack-group:S1`."""
+    """Looks people up. `groups` are user groups whose members matter, as settings name them (`slack-group:S1`): without
+    any, nobody's groups are asked for.
+    """
 
     def __init__(
         self, api: WebApi, groups: frozenset[str] = frozenset(), *, clock: Callable[[], float] = monotonic
@@ -131,7 +133,8 @@ class People:
             answer = await self._api.read("usergroups.list", include_users="true")
             members = _groups(answer)
             self._members = (self._clock(), members)
-        return frozenset(f"{GROUP}{group}" for group in wanted if user in members.get(group, frozenset()))
+        # All of somebody's groups: a call that waits may be for one that no rule names any more.
+        return frozenset(f"{GROUP}{group}" for group, users in members.items() if user in users)
 
 
 def _ids(groups: frozenset[str]) -> frozenset[str]:
