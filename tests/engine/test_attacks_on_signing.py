@@ -162,7 +162,9 @@ async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(h
         assert box.looks == box.at, "it changed at a look that matters"
         found = await house.log.approval(approval.id)
         assert found is not None
-        assert found[1].approval == replace(approval, expires_at=found[1].approval and found[1].approval.expires_at)
+        stands = found[1].approval
+        assert stands is not None
+        assert stands == replace(approval, expires_at=stands.expires_at)
 
 
 async def test_a_revision_that_nobody_was_shown_is_not_signed(house: House) -> None:
