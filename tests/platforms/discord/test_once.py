@@ -65,14 +65,16 @@ async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() 
         assert sorted(place.texts) == ["quick", "slow"]
 
 
-async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting() -> None:
+async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    too_much = errands.MOST + 20
     async with a_workplace() as place:
         mallory = place.discord.user("Mallory")
         place.door.opened.clear()
-        for number in range(errands.MOST + 20):
+        for number in range(too_much):
             place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} spam {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} why?")
         await place.discord.until(lambda: place.door.arrived == 2)
+        await place.discord.until(lambda: caplog.text.count("was left out") == too_much - reception.AT_ONCE)
         place.door.opened.set()
         await place.received(reception.AT_ONCE + 1)
         place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} sorry")
