@@ -16,7 +16,8 @@ Json = dict[str, Any]
 STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; padding: 14px 18px; width: 700px; background: #fff; color: #1d1c1d;
-  font: 15px/1.47 Lato, "Helvetica Neue", Arial, "DejaVu Sans", "WenQuanYi Zen Hei", sans-serif }
+  font: 15px/1.47 Lato, "Helvetica Neue", Arial, "DejaVu Sans Condensed", "DejaVu Sans",
+    "WenQuanYi Zen Hei", sans-serif }
 .message { display: flex; gap: 9px; padding: 7px 0 9px }
 .avatar { flex: 0 0 36px; height: 36px; border-radius: 6px; background: #1f2937; color: #fff; font-weight: 700;
   text-align: center; line-height: 36px }
@@ -36,7 +37,7 @@ a { color: #1264a3; text-decoration: none }
 .person { color: #1264a3; background: #e8f5fa; border-radius: 3px; padding: 0 2px }
 table { border-collapse: collapse; margin: 5px 0 } td { border: 1px solid #ddd; padding: 5px 10px; vertical-align: top }
 hr { border: 0; border-top: 1px solid #ddd; margin: 10px 0 }
-.button { display: inline-block; border: 1px solid #bbb; border-radius: 4px; padding: 4px 11px; margin: 2px 6px 4px 0;
+.button { display: inline-block; border: 1px solid #bbb; border-radius: 4px; padding: 4px 10px; margin: 2px 6px 4px 0;
   font-size: 13px; font-weight: 700; background: #fff }
 .primary { background: #007a5a; border-color: #007a5a; color: #fff }
 .danger { background: #e01e5a; border-color: #e01e5a; color: #fff } .thumb { padding: 3px 9px; color: #616061 }
@@ -102,9 +103,17 @@ def _table(block: Json) -> str:
 
 
 def _actions(block: Json) -> str:
-    return "".join(
-        f'<span class="button {each.get("style", "")}">{_text(each["text"])}</span>' for each in block["elements"]
-    )
+    return "".join(map(_button, block["elements"]))
+
+
+def _button(element: Json) -> str:
+    match element["type"]:
+        case "button":
+            return f'<span class="button {element.get("style", "")}">{_text(element["text"])}</span>'
+        case "overflow":
+            return '<span class="button">⋯</span>'
+        case other:
+            raise ValueError(other)
 
 
 def _input(block: Json) -> str:

@@ -19,7 +19,8 @@ Json = dict[str, Any]
 STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; padding: 12px 18px; width: 700px; background: #313338; color: #dbdee1;
-  font: 15px/1.4 "gg sans", "Noto Sans", "Helvetica Neue", Arial, "DejaVu Sans", "WenQuanYi Zen Hei", sans-serif }
+  font: 15px/1.4 "gg sans", "Noto Sans", "Helvetica Neue", Arial, "DejaVu Sans Condensed",
+    "DejaVu Sans", "WenQuanYi Zen Hei", sans-serif }
 .place { color: #f2f3f5; font-weight: 700; border-bottom: 1px solid #26272b; padding: 0 0 9px; margin-bottom: 4px }
 .place i { color: #80848e; font-style: normal; margin-right: 7px }
 .message { display: flex; gap: 14px; padding: 7px 8px; margin: 0 -8px; border-radius: 4px }
@@ -40,10 +41,10 @@ pre { background: #2b2d31; border: 1px solid #1e1f22; border-radius: 4px; paddin
 a { color: #00a8fc; text-decoration: none }
 .person { color: #c9cdfb; background: #3c4270; border-radius: 3px; padding: 0 2px }
 .moment { background: #3f4147; border-radius: 3px; padding: 0 2px }
-.box { background: #2b2d31; border: 1px solid #3f4147; border-left: 4px solid; border-radius: 4px; max-width: 560px;
+.box { background: #2b2d31; border: 1px solid #3f4147; border-left: 4px solid; border-radius: 4px; max-width: 600px;
   padding: 10px 14px; margin: 4px 0 } .box > * + * { margin-top: 7px }
 hr { border: 0; border-top: 1px solid #4e5058; margin: 9px 0 } .row { margin-top: 5px }
-.button { display: inline-block; border-radius: 4px; padding: 5px 14px; margin: 2px 8px 3px 0; font-size: 14px;
+.button { display: inline-block; border-radius: 4px; padding: 5px 13px; margin: 2px 8px 3px 0; font-size: 14px;
   font-weight: 500; color: #fff } .look1 { background: #5865f2 } .look2 { background: #4e5058 }
 .look3 { background: #248046 } .look4 { background: #da373c }
 .file { display: inline-block; background: #2b2d31; border: 1px solid #1e1f22; border-radius: 4px; margin: 5px 0;
@@ -53,6 +54,7 @@ hr { border: 0; border-top: 1px solid #4e5058; margin: 9px 0 } .row { margin-top
 .label { color: #f2f3f5; font-weight: 600; margin-top: 12px } .label s { color: #da373c; text-decoration: none }
 .hint { color: #b5bac1; font-size: 13px } .field { background: #1e1f22; border-radius: 3px; padding: 8px 10px;
   min-height: 38px; margin: 4px 0 } .tall { min-height: 70px } .foot { text-align: right; padding: 14px 0 6px }
+.menu { color: #949ba4; max-width: 400px } .menu span { float: right }
 .foot .button { margin: 0 0 0 8px; padding: 7px 22px } .dot { display: inline-block; width: 11px; height: 11px;
   border-radius: 50% } .gap { height: 14px }
 """
@@ -129,7 +131,7 @@ def _file(attached: Json) -> str:
 def _component(given: Json, names: Names) -> str:
     match given["type"]:
         case 1:
-            return f'<div class="row">{"".join(map(_button, given["components"]))}</div>'
+            return f'<div class="row">{"".join(map(_pressable, given["components"]))}</div>'
         case 10:
             return _markdown(given["content"], names)
         case 14:
@@ -137,6 +139,16 @@ def _component(given: Json, names: Names) -> str:
         case 17:
             inside = "".join(f"<div>{_component(each, names)}</div>" for each in given["components"])
             return f'<div class="box" style="border-left-color:#{given["accent_color"]:06x}">{inside}</div>'
+        case other:
+            raise ValueError(other)
+
+
+def _pressable(given: Json) -> str:
+    match given["type"]:
+        case 2:
+            return _button(given)
+        case 3:
+            return f'<div class="field menu">{marked(given["placeholder"])} <span>▾</span></div>'
         case other:
             raise ValueError(other)
 

@@ -34,7 +34,7 @@ sys.path.insert(0, str(PROJECT))
 
 from tests.fakes.terminal import ProgramOnTerminal  # noqa: E402 - found through the line above
 
-COLUMNS, ROWS = 96, 60
+COLUMNS, ROWS = 96, 80
 FONTS = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 THEME = TerminalTheme(
     background=(22, 27, 34),
@@ -75,7 +75,7 @@ async def main() -> None:
 
 async def taken(picture: Picture, folder: Path) -> pyte.Screen:
     """The screen at the end of the scene."""
-    command = (sys.executable, "-m", "bot", "chat", "--model", "demo")
+    command = ("bot", "chat", "--model", "demo")
     shutil.copytree(PROJECT / "config", folder / "config")
     async with ProgramOnTerminal(command, folder, environment(folder), columns=COLUMNS, rows=ROWS) as program:
         await picture.scene(program)

@@ -19,10 +19,10 @@ from bot.domain.views import Blocker, TurnView
 NOW = 1_800_000_000.0
 PRIYA = Author("slack", "U0PRIYA", "Priya")
 THREAD = ConversationKey("slack", "T1", "C1", "1.1")
-DEPLOYS = ToolRef("github", "list_deploys", read_only=True, destructive=False)
-LOGS = ToolRef("grafana", "search_logs", read_only=True, destructive=False)
-CREATE = ToolRef("jira", "create_issue", destructive=False)
-DELETE = ToolRef("jira", "delete_issue", destructive=True)
+DEPLOYS = ToolRef("github", "list_deploys", read_only=True, destructive=False, server_id="g1")
+LOGS = ToolRef("grafana", "search_logs", read_only=True, destructive=False, server_id="g2")
+CREATE = ToolRef("jira", "create_issue", destructive=False, server_id="j1")
+DELETE = ToolRef("jira", "delete_issue", destructive=True, server_id="j1")
 ISSUE: Mapping[str, Any] = {
     "project": "OPS",
     "summary": "Checkout 502s after the 14:05 deploy",

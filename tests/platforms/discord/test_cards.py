@@ -26,6 +26,8 @@ from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view
 
 PRIYA = Author("discord", "1001", "Priya")
 THREAD = ConversationKey("discord", "1", "2", "3")
+OTHERS = ["Allow in this thread", "Deny…", "Edit…", "View all"]
+"""The buttons beside Approve."""
 
 
 def cards(view: TurnView) -> list[Slot]:
@@ -72,7 +74,7 @@ description: Since the deploy at 14:05 one request in thirty to the checkout fai
 *Reason given by the model: “Shall I file it? Priya asked for it.”*
 -# Asked by <@1001> · expires <t:1800001800:R> · `3a7f3c2e`"""
     )
-    assert labels(slot.components) == ["Approve: Create issue", "Deny…", "View all"]
+    assert labels(slot.components) == ["Approve: Create issue", *OTHERS]
     assert slot.asks
     assert colour(slot) == ORANGE
 
@@ -88,8 +90,8 @@ def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_
     slot = only(scenes.ASKED_THREE)
     assert said(slot).startswith("**3 calls need an approval**\n### Create issue")
     assert labels(slot.components) == [
-        *["Approve: Create issue", "Deny…", "View all"] * 2,
-        *["Approve: Delete issue", "Deny…", "View all"],
+        *["Approve: Create issue", *OTHERS] * 2,
+        *["Approve: Delete issue", "Deny…", "Edit…", "View all"],
     ]
     assert colour(slot) == RED
     assert said(slot).count("Asked by") == 1
@@ -149,7 +151,7 @@ def test_more_calls_than_a_card_holds_get_several() -> None:
     steps = [waiting({"n": n}, n=n) for n in range(1, CALLS_A_CARD + 3)]
     first, second = cards(a_view(*steps))
     assert (first.name, second.name) == ("card-1", "card-1-1")
-    assert len(labels(second.components)) == 6
+    assert len(labels(second.components)) == 2 * len(["Approve", *OTHERS])
 
 
 def test_arguments_beyond_the_room_of_a_card_are_counted() -> None:

@@ -28,7 +28,7 @@ def _lines(block: dict[str, Any]) -> Iterator[str]:
         case "section":
             yield block["text"]["text"]
         case "actions":
-            yield " ".join(_button(each) for each in block["elements"])
+            yield " ".join(_pressable(each) for each in block["elements"])
         case "input":
             yield _input(block)
         case other:
@@ -67,7 +67,9 @@ def _styled(text: str, style: dict[str, bool]) -> str:
     return text
 
 
-def _button(element: dict[str, Any]) -> str:
+def _pressable(element: dict[str, Any]) -> str:
+    if element["type"] == "overflow":
+        return "[⋯]"
     style = f"({element['style']})" if "style" in element else ""
     asks = "?" if "confirm" in element else ""
     return f"[{element['text']['text']}]{style}{asks}"

@@ -53,7 +53,7 @@ def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> No
     description: {str(ISSUE["description"])[:200].rstrip()}… (400 characters)
 _Reason given by the model: “Shall I file it? Priya asked for it.”
 _Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
-[Approve: Create issue](primary) [Deny…] [View all]"""
+[Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""
     )
 
 
@@ -95,7 +95,9 @@ def test_what_may_destroy_something_is_asked_twice() -> None:
 def test_several_calls_share_a_card_and_are_decided_one_by_one() -> None:
     made = card(scenes.ASKED_THREE)
     assert outline(made.blocks).startswith(f"*3 calls need an approval*\n---\n*{TITLE}?*")
-    denials = [read(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if "value" in part]
+    denials = [
+        read(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if part.get("type") == "button"
+    ]
     assert [each for each in denials if isinstance(each, AskWhyNot)] == [
         AskWhyNot(CardRef(f"{number}a7f3c2e9b", 1)) for number in (3, 4, 5)
     ]
@@ -175,13 +177,13 @@ def test_a_hundred_arguments_do_not_push_the_buttons_away() -> None:
     }))  # fmt: skip
     text = outline(card(a_view(step, status=TurnStatus.WAITING)).blocks)
     assert "more arguments: View all" in text
-    assert text.endswith("[View all]")
+    assert text.endswith("[View all] [⋯]")
 
 
 def test_a_button_says_approve_whatever_a_server_calls_its_tool() -> None:
     tool = replace(scenes.CREATE, title="Deny")
     view = a_view(a_call(3, tool, StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
-    assert labels(card(view).blocks) == ["Approve: Deny", "Deny…", "View all"]
+    assert labels(card(view).blocks) == ["Approve: Deny", "Allow in this thread", "Deny…", "Edit…", "View all"]
 
 
 def test_an_asker_with_an_id_that_is_none_of_slacks_is_text() -> None:
