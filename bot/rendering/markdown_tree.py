@@ -6,7 +6,7 @@ swallowed: HTML is text, link definitions are text, and links that no person sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -127,6 +127,22 @@ def tree(markdown: str) -> tuple[Node, ...]:
 def line_text(line: Line) -> str:
     """What a line says."""
     return "".join(each.text for each in line)
+
+
+def joined(line: Iterable[Inline]) -> Iterator[Inline]:
+    """The same line, with words of one look that follow each other as one."""
+    run: Words | None = None
+    for each in line:
+        if isinstance(each, Words) and run is not None and run.style == each.style:
+            run = Words(run.text + each.text, run.style)
+            continue
+        if run is not None:
+            yield run
+        run = each if isinstance(each, Words) else None
+        if isinstance(each, Link):
+            yield each
+    if run is not None:
+        yield run
 
 
 def _parser() -> MarkdownIt:

@@ -8,7 +8,7 @@ which nobody but this program may write: text is escaped, whatever it says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from bot.platforms.discord.wording import JOINER, escaped, unfenced
 from bot.rendering.columns import columns, widest
@@ -26,6 +26,7 @@ from bot.rendering.markdown_tree import (
     Rule,
     Style,
     Words,
+    joined,
     line_text,
     tree,
 )
@@ -165,7 +166,7 @@ def _line(line: Line) -> str:
     """Running text. Where two marks would meet, they are kept apart."""
     made: list[str] = []
     marked = False
-    for each in _same_style(line):
+    for each in joined(line):
         said = _inline(each)
         if not said:
             continue
@@ -175,21 +176,6 @@ def _line(line: Line) -> str:
         made.append(said)
         marked = now
     return "".join(made)
-
-
-def _same_style(line: Iterable[Inline]) -> Iterator[Inline]:
-    run: Words | None = None
-    for each in line:
-        if isinstance(each, Words) and run is not None and run.style == each.style:
-            run = Words(run.text + each.text, run.style)
-            continue
-        if run is not None:
-            yield run
-        run = each if isinstance(each, Words) else None
-        if isinstance(each, Link):
-            yield each
-    if run is not None:
-        yield run
 
 
 def _inline(each: Inline) -> str:

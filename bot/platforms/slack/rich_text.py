@@ -27,6 +27,7 @@ from bot.rendering.markdown_tree import (
     Rule,
     Style,
     Words,
+    joined,
     line_text,
     tree,
 )
@@ -222,7 +223,7 @@ def _restyled(line: Line, style: Style) -> Iterator[Inline]:
 def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
     """A line as elements, runs of one style in one; Slack takes neither an empty line nor an empty text."""
     made: list[Element] = []
-    for each in _few(tuple(_joined(_restyled(line, style)))):
+    for each in _few(tuple(joined(_restyled(line, style)))):
         element: Element = _text(each.text)
         if isinstance(each, Link):
             element = {"type": "link", "url": each.url, "text": each.text}
@@ -231,21 +232,6 @@ def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
         if each.text:
             made.append(element)
     return made or [_text(" ")]
-
-
-def _joined(line: Iterable[Inline]) -> Iterator[Inline]:
-    run: Words | None = None
-    for each in line:
-        if isinstance(each, Words) and run is not None and run.style == each.style:
-            run = Words(run.text + each.text, run.style)
-            continue
-        if run is not None:
-            yield run
-        run = each if isinstance(each, Words) else None
-        if isinstance(each, Link):
-            yield each
-    if run is not None:
-        yield run
 
 
 def _few(line: Line) -> Line:
