@@ -1,0 +1,50 @@
+"""One process of people who decide at random whatever waits: `python -m tests.chaos.clicker DATABASE_URL FOLDER SEED`.
+
+What it was told of each decision that counted is a line in the folder's `decisions`, written after it counted: a
+process that dies in between has decided all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bot.domain.approvals import Decision, Settled, Verdict
+from bot.domain.conversations import Member
+from bot.engine.engine import Engine
+from bot.storage.database import Database
+from tests.chaos.worker import APPROVER, Ledger, engine_on
+
+AWAITING = sa.text(
+    "select a.id from approvals a join steps s on s.turn_id = a.turn_id and s.n = a.n"
+    " where s.status = 'awaiting' order by a.id"
+)
+PAUSE = 0.02
+
+
+async def click(database: Database, engine: Engine, decisions: Ledger, chance: random.Random) -> None:
+    """Decide until nothing waits any more."""
+    while waiting := await database.run(lambda connection: list(connection.execute(AWAITING).scalars())):
+        for card in chance.sample(waiting, min(len(waiting), 5)):
+            verdict = chance.choice((Verdict.APPROVE, Verdict.APPROVE, Verdict.DENY))
+            settlement = await engine.decide(Decision(card, 1, verdict, APPROVER), Member(APPROVER))
+            if isinstance(settlement, Settled):
+                decisions.write(f"{card} {verdict.value}")
+        await asyncio.sleep(PAUSE)
+
+
+async def main(url: str, folder: Path, seed: int) -> None:
+    """Click, and let go of the database."""
+    database, engine = engine_on(url, folder)
+    try:
+        await click(database, engine, Ledger(folder / "decisions"), random.Random(seed))
+    finally:
+        await database.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
