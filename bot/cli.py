@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,12 +28,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-database_commands = typer.Typer(help="The database's schema.", rich_markup_mode=None)
+database_commands = typer.Typer(help="The database: its schema, and a backup.", rich_markup_mode=None)
 secret_commands = typer.Typer(help="Keys and stored secrets.", rich_markup_mode=None)
 app.add_typer(database_commands, name="db")
 audit_commands = typer.Typer(help="What was asked, signed, refused, run and changed.", rich_markup_mode=None)
 app.add_typer(secret_commands, name="secrets")
 app.add_typer(audit_commands, name="audit")
+token_commands = typer.Typer(help="Who may use the HTTP API.", rich_markup_mode=None)
+app.add_typer(token_commands, name="tokens")
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -46,6 +49,14 @@ class Approve(StrEnum):
     NEVER = "never"
     READS = "reads"
     ALL = "all"
+
+
+class Role(StrEnum):
+    """What `--role` may say."""
+
+    MEMBER = "member"
+    APPROVER = "approver"
+    ADMIN = "admin"
 
 
 class Format(StrEnum):
@@ -107,9 +118,7 @@ def chat(
 @app.command()
 def run(
     *,
-    only: Annotated[
-        str, typer.Option(metavar="PART,...", help="Some parts only. This release has one part: worker.")
-    ] = "",
+    only: Annotated[str, typer.Option(metavar="PART,...", help="Some parts only: slack, discord, worker, web.")] = "",
     debug: Debug = False,
 ) -> None:
     """Run every part that is configured, until SIGTERM."""
@@ -147,6 +156,24 @@ def current(*, debug: Debug = False) -> None:
         return 0 if found == wanted else FAILED
 
     _run(show, debug=debug)
+
+
+@database_commands.command("backup")
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="PATH", help="The file to make. None is overwritten.")],
+    *,
+    debug: Debug = False,
+) -> None:
+    """Copy the SQLite database to a file, also beside a bot that runs."""
+
+    async def copy(settings: Settings) -> int:
+        from bot.app.database import back_up  # noqa: PLC0415
+
+        made = await back_up(settings, target)
+        typer.echo(f"{made.path} has everything up to now, {made.size:,} bytes. Its audit ends with {made.head}")
+        return 0
+
+    _run(copy, debug=debug)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
@@ -266,6 +293,58 @@ def head_of_audit(*, debug: Debug = False) -> None:
         return await head(settings)
 
     _run(show, debug=debug)
+
+
+@token_commands.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="What the audit and rules call the program: api:NAME.")],
+    *,
+    role: Annotated[Role, typer.Option(help="Talk to the bot; sign as well; administer as well.")],
+    workspace: Annotated[
+        str, typer.Option(metavar="PLATFORM:ID", help="The only workspace it is good for, such as slack:T123.")
+    ] = "",
+    expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is good: 12h, 90d, 52w.")] = "",
+    debug: Debug = False,
+) -> None:
+    """Make a token and print it to standard output. It cannot be shown again."""
+
+    async def make(settings: Settings) -> int:
+        from bot.app.tokens import create  # noqa: PLC0415
+        from bot.domain.callers import Role as Meant  # noqa: PLC0415
+
+        return await create(settings, name, Meant(role.value), workspace, expires)
+
+    _run(make, debug=debug)
+
+
+@token_commands.command("list")
+def list_tokens(
+    *, as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False, debug: Debug = False
+) -> None:
+    """Show what is known of every token, those that are good for nothing any more included."""
+
+    async def show(settings: Settings) -> int:
+        from bot.app.tokens import show  # noqa: PLC0415
+
+        return await show(settings, as_json=as_json)
+
+    _run(show, debug=debug)
+
+
+@token_commands.command("revoke")
+def revoke_token(
+    name: Annotated[str, typer.Argument(help="The token's name.")],
+    *,
+    debug: Debug = False,
+) -> None:
+    """Let a token be good for nothing, at once and in every process."""
+
+    async def end(settings: Settings) -> int:
+        from bot.app.tokens import revoke  # noqa: PLC0415
+
+        return await revoke(settings, name)
+
+    _run(end, debug=debug)
 
 
 @app.command()

@@ -11,7 +11,7 @@
     ├── ServerTrouble             an MCP server did not do what an admin asked of it
     ├── ModelError                the language model gave no answer
     │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
-    │   └── ModelRejected         for good: key, model name or request refused
+    │   └── ModelRejected         for good: key, model name or request refused, perhaps for one `tool`
     ├── DeliveryFailed            a platform did not take a drawing; `retry_after` seconds, or `permanent`
     └── TurnInterrupted           the turn is no longer this task's to drive
         ├── LostLease             another process owns it now: write nothing
@@ -88,7 +88,13 @@ class ModelUnavailable(ModelError):
 
 
 class ModelRejected(ModelError):
-    """The model will not answer this request however often it is sent: key, model name, size, content."""
+    """The model will not answer this request however often it is sent: key, model name, size, content. `tool` is the
+    name of the tool whose definition it does not take, if that is why.
+    """
+
+    def __init__(self, cause: str, fix: str = "", *, tool: str = "") -> None:
+        super().__init__(cause, fix)
+        self.tool = tool
 
 
 class DeliveryFailed(CountersignError):

@@ -1,28 +1,83 @@
-"""Where log lines go, and how they look. Called once, by the composition root."""
+"""Where log lines go, how they look, and what they are about.
+
+The composition root says where they go, once. Whoever takes up a turn, a request or an event says so with `in_context`,
+and every line that follows from it carries that.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import logging.handlers
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _MEGABYTE = 1_000_000
+_SHORT = 12
+
+Subject = Literal["turn", "conversation", "request"]
+"""What a line may be about, as its field is called."""
+
+_NOTHING: Mapping[Subject, str] = MappingProxyType({})
+_about: ContextVar[Mapping[Subject, str]] = ContextVar("about", default=_NOTHING)
+
+
+@contextlib.contextmanager
+def in_context(*, turn: str = "", conversation: str = "", request: str = "") -> Iterator[None]:
+    """Every line of the block, and of tasks that are started in it, says what it is about. What is left out, or empty,
+    stays as it was around the block.
+    """
+    named: dict[Subject, str] = {"turn": turn, "conversation": conversation, "request": request}
+    token = _about.set({**_about.get(), **{subject: name for subject, name in named.items() if name}})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+@contextlib.contextmanager
+def out_of_context() -> Iterator[None]:
+    """Lines of the block, and of tasks that are started in it, are about nothing: what outlives a turn is not its."""
+    token = _about.set(_NOTHING)
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+class _TextLines(logging.Formatter):
+    """A line for people; what it is about comes last, shortened: ids are random, and their beginning is enough."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        about = " ".join(f"{subject}={_shortened(subject, name)}" for subject, name in _about.get().items())
+        line = super().formatMessage(record)
+        return f"{line} [{about}]" if about else line
+
+
+def _shortened(subject: Subject, name: str) -> str:
+    return name if subject == "conversation" else name[:_SHORT]
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+    """One JSON object a line: time, level, logger, message, what it is about, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        entry = {
+        entry: dict[str, str] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        entry |= {str(subject): name for subject, name in _about.get().items()}
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)
@@ -44,7 +99,7 @@ def log_to_stderr(level: str, style: str) -> None:
     """Log to standard error, as `text` or `json`; `auto` is text on a terminal and JSON elsewhere."""
     handler = logging.StreamHandler()
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
-    handler.setFormatter(logging.Formatter(_TEXT) if as_text else _JsonLines())
+    handler.setFormatter(_TextLines() if as_text else _JsonLines())
     _install(handler, level)
 
 
@@ -56,14 +111,14 @@ def log_to_file(level: str, path: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(
         path, maxBytes=_MEGABYTE, backupCount=1, encoding="utf-8", errors="backslashreplace", delay=True
     )
-    handler.setFormatter(logging.Formatter(_TEXT))
+    handler.setFormatter(_TextLines())
     _install(handler, level)
 
 
 def redact_logs(redact: Callable[[str], str]) -> None:
     """From now on no line leaves without having gone through `redact`, which may learn secrets later."""
     for handler in logging.getLogger().handlers:
-        inner = handler.formatter or logging.Formatter(_TEXT)
+        inner = handler.formatter or _TextLines()
         handler.setFormatter(_Redacted(inner.inner if isinstance(inner, _Redacted) else inner, redact))
 
 

@@ -17,7 +17,9 @@ from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow
 from bot.domain.grants import Grant, Permission
+from bot.domain.health import Listening
 from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.pins import ReviewPolicy
 from bot.domain.rings import Ring
 from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
 from bot.domain.tools import Misfit, Tool, ToolOutcome, ToolSet
@@ -66,6 +68,10 @@ class Listener(Protocol):
 
     async def run(self, engine: FrontDoor, commands: Commands) -> None:
         """Listen until cancelled or until the platform says goodbye."""
+
+    async def listening(self) -> Listening:
+        """Whether messages arrive now: from memory, at once. Never raises."""
+        ...
 
 
 class Surface(Protocol):
@@ -179,6 +185,15 @@ class ServerAdmin(Protocol):
     async def follow(self, entries: Sequence[ServerEntry]) -> None:
         """Keep these servers and no others: what is new is connected to if it should be, what has changed is connected
         to anew, what is gone is closed. Calls to servers that stay as they are go on undisturbed.
+        """
+
+    @property
+    def review(self) -> ReviewPolicy:
+        """What happens to tools whose definition is not pinned."""
+
+    def unpinned(self, server: str) -> Sequence[Tool]:
+        """The tools of a server whose definition is not the one that is pinned, in its own order: new ones, changed
+        ones, and those of a first sync that an admin should see. They are not offered unless `review` says so.
         """
 
     def servers(self) -> Sequence[ServerState]:
@@ -307,6 +322,9 @@ class TurnLog(Protocol):
 
     async def view(self, turn_id: str) -> TurnView:
         """The turn as it should be drawn from disk alone. Raises NotFound."""
+
+    async def file(self, turn_id: str, file_id: str) -> bytes:
+        """The bytes of a file that a tool returned in a turn (`KeptFile.id`). Raises NotFound."""
 
     async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
         """Turns whose drawing is behind, that nobody drives and no other process draws, oldest first."""

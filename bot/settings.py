@@ -1,6 +1,7 @@
 """Everything that comes from the environment, in one class. Read by the composition root and the command line only.
 
-Names are the contract of docs/configuration.md. `.env` in the working folder is read too; the environment wins.
+Names are the contract of docs/configuration.md. `.env` in the working folder and the files in SETTINGS_FOLDER are read
+too: the environment wins over `.env`, and both win over the files.
 """
 
 from __future__ import annotations
@@ -10,19 +11,33 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_DAYS = 366
 _LONGEST_SHOWN = 60
+_LARGEST_FILE = 64 * 1024
+"""Bytes of a file in SETTINGS_FOLDER: a key or an address, and nothing else."""
+_OTHER_NAMES = {
+    "mcp_capabilities_cache_ttl": "mcp_sync_interval",
+    "mcp_security_allowed_server_names": "mcp_allowed_servers",
+}
+"""What other programs call the same (checklist 236, 237)."""
 
 
 def _seconds(value: Any) -> Any:
@@ -38,6 +53,11 @@ def _seconds(value: Any) -> Any:
     if not 0 < seconds <= _LONGEST_DAYS * _UNITS["d"]:
         raise ValueError(f"it must be more than 0 and at most {_LONGEST_DAYS}d, or never")
     return seconds
+
+
+def _seconds_or_never(value: Any) -> Any:
+    """The same, and `0` means never, too (checklist 101)."""
+    return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _seconds(value)
 
 
 def _names(value: Any) -> Any:
@@ -97,6 +117,7 @@ def _upper(value: Any) -> Any:
 
 
 Duration = Annotated[float | None, BeforeValidator(_seconds)]
+DurationOrNever = Annotated[float | None, BeforeValidator(_seconds_or_never)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
@@ -112,8 +133,15 @@ class Settings(BaseSettings):
         env_file=".env", env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore", frozen=True
     )
 
+    settings_folder: Path | None = None
+
     # Addresses may hold passwords: like keys, they are not shown.
     database_url: str = Field("sqlite:///data/countersign.db", repr=False)
+    db_host: str = ""
+    db_port: Annotated[int, Field(ge=1, le=65535)] = 5432
+    db_name: str = ""
+    db_user: str = ""
+    db_password: SecretStr | None = None
     auto_migrate: bool = True
     retention_days: Annotated[float, Field(gt=0)] = 30.0
 
@@ -140,11 +168,21 @@ class Settings(BaseSettings):
 
     web_host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    admin_api_token: SecretStr | None = None
+    public_url: Address | None = None
+    api_docs: bool = False
 
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
     mcp_connect_policy: Annotated[ConnectPolicy, AnyCase] = ConnectPolicy.AUTO
     mcp_sync_interval: Duration = 300.0
+    mcp_session_idle_timeout: DurationOrNever = 1800.0
+    mcp_healthcheck_interval: DurationOrNever = 60.0
+    mcp_reconnection_enabled: bool = True
+    mcp_reconnection_max_attempts: Annotated[int, Field(ge=0, le=1_000)] = 5
+    mcp_reconnection_initial_delay_ms: Annotated[int, Field(gt=0, le=86_400_000)] = 5_000
+    mcp_reconnection_multiplier: Annotated[float, Field(ge=1, le=100)] = 2.0
+    mcp_reconnection_max_delay_ms: Annotated[int, Field(gt=0, le=86_400_000)] = 60_000
     mcp_encryption_key: SecretStr | None = None
     encryption_master_password: SecretStr | None = None
     mcp_secret_variables: Words = frozenset({"MCP_SECRET_*"})
@@ -152,6 +190,7 @@ class Settings(BaseSettings):
     mcp_allowed_hosts: Hosts = frozenset()
     mcp_allowed_commands: Words = frozenset()
     mcp_allowed_servers: Words = frozenset()
+    mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     policy_file: Path = Path("config/policy.toml")
@@ -175,15 +214,99 @@ class Settings(BaseSettings):
     def _without_blanks(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         # A line break behind a key, as secrets from files often have, would make it another key.
         stripped = {name: value.strip() if isinstance(value, str) else value for name, value in values.items()}
-        return {name: value for name, value in stripped.items() if value != ""}
+        given = {name: value for name, value in stripped.items() if value != ""}
+        if given.get("db_host") and "database_url" not in given:
+            given["database_url"] = _database_url(given)
+        return given
+
+    @model_validator(mode="after")
+    def _keeps_its_own(self) -> Settings:
+        # Whoever adds a server names files in there, and would get the bot's own keys sent to a server of theirs.
+        own, servers = self.settings_folder, self.mcp_secret_folder.resolve()
+        if own is not None and (own.resolve().is_relative_to(servers) or servers.is_relative_to(own.resolve())):
+            raise SettingsError(
+                f"SETTINGS_FOLDER ({own}) and MCP_SECRET_FOLDER ({self.mcp_secret_folder}) are not apart.",
+                "keep the bot's own secrets in another folder than those of its servers",
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; ours says what is wrong
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given, the environment, .env, the files; last what came under another name."""
+        files, others = _files(), _under_other_names()
+        found = [InitSettingsSource(settings_cls, {**each}) for each in (files, others)]
+        return (init_settings, env_settings, dotenv_settings, *found)
+
+
+def _database_url(given: Mapping[str, Any]) -> str:
+    """The address of the server that DB_HOST and its like name."""
+    if not given.get("db_name"):
+        raise SettingsError("DB_HOST names a server, but no database on it.", "set DB_NAME, or DATABASE_URL instead")
+    host, password = str(given["db_host"]), given.get("db_password", "")
+    user = quote(str(given.get("db_user", "")), safe="")
+    secret = quote(password.get_secret_value() if isinstance(password, SecretStr) else str(password), safe="")
+    whose = f"{user}:{secret}@" if secret else f"{user}@" if user else ""
+    where = f"[{host}]" if ":" in host else host
+    port = given.get("db_port", Settings.model_fields["db_port"].default)
+    return f"postgresql://{whose}{where}:{port}/{quote(str(given['db_name']), safe='')}"
+
+
+def _files() -> dict[str, str]:
+    """What the files in SETTINGS_FOLDER say, or in the folder that systemd makes of a unit's credentials. Raises
+    SettingsError.
+    """
+    folder = _written().get("SETTINGS_FOLDER", "").strip() or os.environ.get("CREDENTIALS_DIRECTORY", "")
+    if not folder:
+        return {}
+    try:
+        # Secret stores put links and folders of their own beside the files, under names with a dot.
+        paths = [path for path in sorted(Path(folder).iterdir()) if path.is_file() and not path.name.startswith(".")]
+        return {**{path.name.lower(): _first_bytes(path) for path in paths}, "settings_folder": folder}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "a file in it is no text"
+        raise SettingsError(
+            f"The settings in {folder} cannot be read: {reason}.",
+            "let the user that the bot runs as read the folder and its files, or correct SETTINGS_FOLDER",
+        ) from error
+
+
+def _first_bytes(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_LARGEST_FILE).decode("utf-8").strip()
+
+
+def _under_other_names() -> dict[str, str]:
+    """Settings that are written as properties, `mcp.approval.default-policy`, or as other programs call them."""
+    named = ((setting_of(name), name, value) for name, value in _written().items())
+    return {field: value for field, name, value in named if field and field != name.lower()}
+
+
+def setting_of(name: str) -> str:
+    """The setting that a variable of this name is, in small letters, however it is written; empty if it is none."""
+    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name) if "." in name else name
+    plain = re.sub(r"[.-]", "_", spelled).lower() if "." in name else name.lower()
+    field = _OTHER_NAMES.get(plain, plain)
+    return field if field in Settings.model_fields else ""
+
+
+def _written() -> dict[str, str]:
+    """Every variable there is, those of .env included."""
+    written = dotenv_values(".env", encoding="utf-8")
+    return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
 
 
 def read_environment() -> dict[str, str]:
-    """Every variable there is, those of .env included, for what the operator's files refer to. Call it after
-    `read_settings`, which says what is wrong with .env.
+    """Every variable there is, those of .env and of SETTINGS_FOLDER included, for what the operator's files refer to.
+    Call it after `read_settings`, which says what is wrong with them.
     """
-    written = dotenv_values(".env", encoding="utf-8")
-    return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
+    return {**{name.upper(): value for name, value in _files().items()}, **_written()}
 
 
 def read_settings(**overrides: Any) -> Settings:

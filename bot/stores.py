@@ -13,13 +13,17 @@ from typing import Protocol
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry, AuditQuery
+from bot.domain.callers import ApiToken, Role
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
+from bot.domain.links import SecretLink
+from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.domain.terms import NO_TERMS, Terms
+from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep, Turn
 
 
@@ -51,10 +55,12 @@ class ServerStore(Protocol):
         """Switch a server on or off, whatever its version. Raises NotFound."""
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:
-        """Delete a server with its secrets, policies, and what was known of it. Raises Conflict, NotFound."""
+        """Delete a server with its secrets, policies, pins, and what was known of it. Raises Conflict, NotFound."""
 
     async def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
-        """What the server offers now. Also for servers of the operator's file; no audit."""
+        """What the server offers now; the first time it is pinned with that (`PinStore`). Also for servers of the
+        operator's file; no audit.
+        """
 
     async def sync_failed(self, server_id: str, problem: str) -> None:
         """The last attempt failed; what is known stays. No audit."""
@@ -66,6 +72,26 @@ class ServerStore(Protocol):
         """The values of all secrets of a server, by slot. Raises SecretUnavailable, which names the slot and says
         why.
         """
+
+
+class PinStore(Protocol):
+    """Definitions of tools that somebody answers for. The first sync of a server pins what it offers
+    (`ServerStore.synced`), but for tools that are flagged; whatever comes later is for admins to pin.
+    """
+
+    async def pinned(self) -> Mapping[str, Pinned]:
+        """The definitions that are pinned, by server and tool. A server that is not among them was never looked at."""
+
+    async def of(self, server_id: str) -> Sequence[Pin]:
+        """The pins of a server, by tool, with what there was to be seen."""
+
+    async def adopt(self) -> bool:
+        """Pin what is known of servers of which nothing is pinned: what an earlier release has let run. Whether there
+        were any. No audit.
+        """
+
+    async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Pin exactly these definitions, in the place of what was pinned of these tools. Raises NotFound."""
 
 
 class PolicyStore(Protocol):
@@ -148,6 +174,61 @@ class PastCall:
     turn_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is unfinished now: live turns by status; how many seconds ago the oldest was asked that could begin, if
+    anybody took it; calls that wait for a signature; turns whose drawing is behind. Each is counted up to 10,000.
+    """
+
+    turns: Mapping[str, int]
+    oldest_ready: float
+    approvals: int
+    drawings: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerActivity:
+    """The calls to one server's tools that have run: how many, how many of them succeeded, and how long half of them
+    and 95 of 100 took at most, in seconds; None if that is not known of any.
+    """
+
+    server: str
+    calls: int
+    succeeded: int
+    median: float | None
+    slowest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalActivity:
+    """The signatures that were asked for, and what has become of them by now. `median` is how many seconds half of the
+    decisions took at most; None if nobody has decided any.
+    """
+
+    asked: int = 0
+    approved: int = 0
+    denied: int = 0
+    expired: int = 0
+    median: float | None = None
+
+    @property
+    def others(self) -> int:
+        """They still wait, or the turn was stopped, or nobody could see them."""
+        return self.asked - self.approved - self.denied - self.expired
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What has happened in a while: turns that were asked for, by status; servers, the busiest first. `whole` is False
+    if so much has happened that only the latest of it was counted.
+    """
+
+    turns: Mapping[str, int]
+    servers: Sequence[ServerActivity]
+    approvals: ApprovalActivity
+    whole: bool = True
+
+
 class Archive(Protocol):
     """What has happened, for people who look it up."""
 
@@ -157,6 +238,12 @@ class Archive(Protocol):
         """A page of the conversations whose key begins with `reach`, the latest first, and how many there are in all.
         `person`, a principal, narrows it to those in which that person has asked something; empty for all.
         """
+
+    async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
+        """One conversation as a list has it; None if there is none."""
+
+    async def create(self, conversation: ConversationKey, title: str) -> bool:
+        """Keep a conversation in which nothing was said yet, under a title of its own. False if there is one."""
 
     async def took_part(self, conversation: ConversationKey, person: str) -> bool:
         """Whether this person, a principal, has asked something there."""
@@ -174,6 +261,14 @@ class Archive(Protocol):
 
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         """A page of the audit, the latest row first, and how many rows fit in all."""
+
+    async def backlog(self) -> Backlog:
+        """How much there is to do now, in all workspaces."""
+
+    async def activity(self, since: float, workspace: str, server: str) -> Activity:
+        """What has happened since then, epoch seconds: in a workspace, empty for all; with one server, by its id, empty
+        for all. Turns are those of all servers either way.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +379,40 @@ class Leases(Protocol):
 
     async def release(self, name: str, holder: str) -> None:
         """Let another have it at once. Nothing happens if it is not the holder's. Raises DatabaseError."""
+
+
+class TokenStore(Protocol):
+    """Tokens of the HTTP API. Made and revoked by the operator."""
+
+    async def create(
+        self, name: str, role: Role, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        """Make a token, good for `lifetime` seconds; what is known of it, and the token itself, which nobody can find
+        out again. Raises Conflict if the name is taken by one that is still good.
+        """
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        """All of them, by name, those that are good for nothing any more included."""
+
+    async def found(self, token: str) -> ApiToken | None:
+        """The token that this is, if it is good for something now."""
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        """Let it be good for nothing from now on. False if there is no such token, or it is revoked."""
+
+
+class LinkStore(Protocol):
+    """One-time links for entering secrets, good for `bot.domain.links.LINK_SECONDS` by the database's clock."""
+
+    async def make(
+        self, server_id: str, slot: str, by: Author, conversation: ConversationKey
+    ) -> tuple[SecretLink, str]:
+        """Make a link, instead of those that this person has for the same; what it is good for, and the token that is
+        in it, which nobody can find out again.
+        """
+
+    async def find(self, token: str) -> SecretLink | None:
+        """The link that this is, if it is good now. Looking uses nothing up."""
+
+    async def take(self, token: str) -> SecretLink | None:
+        """Use it up: the link, for one at most of all who ask; None for everybody else."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -11,8 +12,27 @@ import pytest
 hypothesis.settings.register_profile("countersign", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("countersign")
 
+MEASURED = ("commands", "contracts", "engine", "storage", "tools", "web/test_links.py")
+"""Where the tests are of the parts whose coverage `make check` asks for, and of their ports. Measuring makes a test
+twice as slow, so the others run without.
+"""
+
+LONGEST = ("stories/test_storm.py", "stories/test_every_verb.py", "contracts/test_turn_log_machine.py")
+"""Modules with tests that take longest. They begin, so that no worker is left alone with one of them in the end."""
+
 if TYPE_CHECKING:
     from tests.postgres import Server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first, and measure what is to be measured: to a run without `--cov` the mark is nothing."""
+    here = Path(__file__).parent
+    longest, measured = [here / each for each in LONGEST], [here / each for each in MEASURED]
+    items.sort(key=lambda item: item.path not in longest)
+    for item in items:
+        again = "contracts" in item.path.parts and "[postgresql" in item.name  # the same code as on SQLite
+        if again or not any(each in (item.path, *item.path.parents) for each in measured):
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")

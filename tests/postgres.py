@@ -1,6 +1,6 @@
 """A real PostgreSQL server for the tests, from a test dependency: no root, no system package, one for all workers.
 
-Each test gets a database of its own, copied from one that has the schema already.
+Each test gets a database of its own, copied from one that has the schema already, which is made once a run.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ create or replace function countersign_now() returns double precision language s
 as 'select at from test_clock';
 """
 
+SETTINGS = (
+    "fsync = off",
+    "full_page_writes = off",
+    "max_connections = 300",
+    "autovacuum = off",  # it would go round hundreds of databases that are done with
+    "jit = off",
+)
+
 
 class Server:
     """A running server. `address` names its own database; tests use copies of the two templates. `restart` takes it
@@ -36,32 +44,59 @@ class Server:
     def __init__(self, address: str, restart: Callable[[], None]) -> None:
         self._address = address
         self.restart = restart
-        self._mark = uuid.uuid4().hex[:8]
-        self._templates: dict[str, str] = {}
 
     def fresh(self, *, virtual_clock: bool = False) -> str:
         """The address of a new database with the schema; with a clock that stands still if wanted."""
-        template = self._template("virtual" if virtual_clock else "real")
-        return self._create(f"t_{uuid.uuid4().hex}", template)
+        with psycopg.connect(self._address, autocommit=True) as connection:
+            template = self._virtual(connection) if virtual_clock else self._real(connection)
+            return self._copy(connection, f"t_{uuid.uuid4().hex}", template)
 
     def empty(self) -> str:
         """The address of a new database without anything."""
-        return self._create(f"t_{uuid.uuid4().hex}", "template0")
-
-    def _template(self, clock: str) -> str:
-        if clock not in self._templates:
-            name = f"template_{clock}_{self._mark}"
-            address = self._create(name, "template0")
-            asyncio.run(_upgraded(address))
-            if clock == "virtual":
-                with psycopg.connect(address, autocommit=True) as connection:
-                    connection.execute(VIRTUAL_CLOCK)
-            self._templates[clock] = name
-        return self._templates[clock]
-
-    def _create(self, name: str, template: str) -> str:
         with psycopg.connect(self._address, autocommit=True) as connection:
-            connection.execute(f"create database {name} template {template}")
+            return self._copy(connection, f"t_{uuid.uuid4().hex}", "template0")
+
+    def copy(self, address: str) -> str:
+        """The address of a new database like this one, which nobody has open."""
+        name = psycopg.conninfo.conninfo_to_dict(address)["dbname"]
+        with psycopg.connect(self._address, autocommit=True) as connection:
+            return self._copy(connection, f"t_{uuid.uuid4().hex}", str(name))
+
+    def _real(self, connection: psycopg.Connection) -> str:
+        """The template with the schema."""
+
+        def make(name: str) -> None:
+            asyncio.run(_upgraded(self._copy(connection, name, "template0")))
+
+        return self._made_once(connection, "template_real", make)
+
+    def _virtual(self, connection: psycopg.Connection) -> str:
+        """The template with the schema and a clock that stands still."""
+
+        def make(name: str) -> None:
+            address = self._copy(connection, name, self._real(connection))
+            with psycopg.connect(address, autocommit=True) as made:
+                made.execute(VIRTUAL_CLOCK)
+
+        return self._made_once(connection, "template_virtual", make)
+
+    def _made_once(self, connection: psycopg.Connection, name: str, make: Callable[[str], None]) -> str:
+        """Whichever worker comes first makes it; it has its name once it is whole."""
+        there = "select from pg_database where datname = %s"
+        if connection.execute(there, [name]).rowcount:
+            return name
+        connection.execute("select pg_advisory_lock(hashtext(%s))", [name])
+        try:
+            if not connection.execute(there, [name]).rowcount:
+                make(raw := f"raw_{uuid.uuid4().hex}")
+                connection.execute(f"alter database {raw} rename to {name}")
+        finally:
+            connection.execute("select pg_advisory_unlock(hashtext(%s))", [name])
+        return name
+
+    def _copy(self, connection: psycopg.Connection, name: str, template: str) -> str:
+        # As files, not page by page through the log: half the work, for databases that no crash has to spare.
+        connection.execute(f"create database {name} template {template} strategy file_copy")
         return self._address.replace("/postgres?", f"/{name}?")
 
 
@@ -86,7 +121,7 @@ def running_server(name: str = "") -> Iterator[Server]:
         server = postgres_server.get_server(Path(tempfile.gettempdir()) / f"csgn-{run}{name}", cleanup_mode="delete")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            for setting in ("fsync = off", "full_page_writes = off", "max_connections = 300"):
+            for setting in SETTINGS:
                 connection.execute(f"alter system set {setting}")
             connection.execute("select pg_reload_conf()")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.logs import log_to_file, log_to_stderr, redact_logs
+from bot.logs import in_context, log_to_file, log_to_stderr, out_of_context, redact_logs
 
 LIBRARIES = ("alembic", "httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio")
 
@@ -155,3 +156,44 @@ def test_no_line_leaves_with_a_secret_in_message_arguments_or_traceback(capsys: 
     assert "ValueError: invalid literal" in line
     assert "hunter22" not in line
     assert "learnt0later" not in line
+
+
+async def test_every_line_says_what_it_is_about_also_those_of_tasks_that_were_started_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_to_stderr("info", "json")
+    log = logging.getLogger("bot")
+
+    async def work() -> None:
+        log.info("inside")
+
+    with in_context(request="r-1"):
+        with in_context(turn="t-1", conversation="slack:T1:C1:1"):
+            task = asyncio.create_task(work())
+        log.info("between")
+        with out_of_context():
+            outliving = asyncio.create_task(work())
+    log.info("outside")
+    await asyncio.gather(task, outliving)
+    entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    about = {"turn", "conversation", "request"}
+    assert [(entry["message"], {name: entry[name] for name in about & entry.keys()}) for entry in entries] == [
+        ("between", {"request": "r-1"}),
+        ("outside", {}),
+        ("inside", {"turn": "t-1", "conversation": "slack:T1:C1:1", "request": "r-1"}),
+        ("inside", {}),
+    ]
+
+
+def test_in_text_what_a_line_is_about_is_short_and_stands_before_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_to_stderr("info", "text")
+    with in_context(turn="0123456789abcdef", conversation="slack:T1:C1:1"):
+        try:
+            int("broken")
+        except ValueError:
+            logging.getLogger("bot").exception("it failed")
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.endswith("bot: it failed [turn=0123456789ab conversation=slack:T1:C1:1]")
+    assert second.startswith("Traceback")

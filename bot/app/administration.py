@@ -11,13 +11,14 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from bot.app.operator_files import OperatorFiles
 from bot.commands.parts import Difference
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.pins import Pinned
 from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.rule_language import words
@@ -28,7 +29,7 @@ from bot.engine.idle_rules import idle
 from bot.engine.rules import RuleBook
 from bot.errors import DatabaseError, SecretUnavailable
 from bot.ports import ServerAdmin
-from bot.stores import PolicyStore, ProfileStore, ServerStore
+from bot.stores import PinStore, PolicyStore, ProfileStore, ServerStore
 from bot.tools.addresses import Allowances, check_definition
 from bot.tools.authentication import ready
 from bot.tools.unusable import Unusable
@@ -44,6 +45,7 @@ class _OnDisk:
     """What admins have set, at one moment."""
 
     revision: int
+    pinned: Mapping[str, Pinned]
     rules: Sequence[Rule]
     bindings: Sequence[Binding]
     profiles: Sequence[Profile]
@@ -58,6 +60,7 @@ class LiveAdministration:
     """
 
     servers: ServerStore
+    pins: PinStore
     policies: PolicyStore
     profiles: ProfileStore
     toolbox: ServerAdmin
@@ -94,6 +97,8 @@ class LiveAdministration:
         """Let this process follow the stores at once."""
         async with self._refreshing:
             found = await self._read()
+            if _of_an_earlier_release(found) and await self.pins.adopt():
+                found = await self._read()
             self.rules.replace_file(self.files.policies)
             self.rules.amend(found.rules, found.profiles, found.bindings)
             await self.toolbox.follow(await self._entries(found))
@@ -117,6 +122,7 @@ class LiveAdministration:
             # The number comes before what it counts, and bindings before the profiles that they name.
             found = _OnDisk(
                 await self.servers.revision(),
+                await self.pins.pinned(),
                 await self.policies.rules(),
                 await self.profiles.bindings(),
                 await self.profiles.profiles(),
@@ -168,13 +174,13 @@ class LiveAdministration:
         return self.rules.rules(conversation).signatories.needed(terms)
 
     async def _entries(self, found: _OnDisk) -> Sequence[ServerEntry]:
-        of_file = [_with_memory(entry, found.known) for entry in self.files.servers.entries]
+        of_file = [_with_memory(entry, found) for entry in self.files.servers.entries]
         taken = {entry.config.name for entry in of_file}
         # Side by side: one file on a disk that is away must not keep the others waiting.
-        of_admins = await asyncio.gather(*(self._entry(record, found.known, taken) for record in found.records))
+        of_admins = await asyncio.gather(*(self._entry(record, found, taken) for record in found.records))
         return [*of_file, *of_admins]
 
-    async def _entry(self, record: ServerRecord, known: Mapping[str, Synced], taken: set[str]) -> ServerEntry:
+    async def _entry(self, record: ServerRecord, found: _OnDisk, taken: set[str]) -> ServerEntry:
         config, problem, secrets = record.config, "", frozenset[str]()
         try:
             values = await self.servers.reveal(record)
@@ -185,12 +191,22 @@ class LiveAdministration:
         except Unusable as unusable:
             problem = unusable.sentence
         if config.name in taken:
-            problem = f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them."
-        return ServerEntry(config, record.standing, known.get(record.id, Synced()), secrets, problem)
+            problem = (
+                f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them; "
+                f"this one goes by its id, {config.id}"
+            )
+        return _with_memory(ServerEntry(config, record.standing, secrets=secrets, problem=problem), found)
 
 
-def _with_memory(entry: ServerEntry, known: Mapping[str, Synced]) -> ServerEntry:
-    return ServerEntry(entry.config, entry.standing, known.get(entry.config.id, Synced()), entry.secrets, entry.problem)
+def _with_memory(entry: ServerEntry, found: _OnDisk) -> ServerEntry:
+    """A server with what is known of it, and what is pinned of that."""
+    server_id = entry.config.id
+    return replace(entry, synced=found.known.get(server_id, Synced()), pinned=found.pinned.get(server_id))
+
+
+def _of_an_earlier_release(found: _OnDisk) -> bool:
+    """Whether tools are known of a server of which nothing is pinned."""
+    return any(synced.capabilities.tools and server not in found.pinned for server, synced in found.known.items())
 
 
 def _difference(before: OperatorFiles, after: OperatorFiles) -> Difference:

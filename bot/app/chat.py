@@ -117,9 +117,11 @@ class _Session:
     ) -> None:
         """Build the house, hand out its parts, and keep it until the person leaves."""
         operator = self.person.author.principal if self.person.operator else ""
+        # Whoever serves the page of a one-time link cannot ask a terminal who somebody is.
+        settings = self.settings.model_copy(update={"public_url": None})
         try:
             async with opened_house(
-                self.settings,
+                settings,
                 self.files,
                 self.choice,
                 [terminal.surface],
@@ -142,19 +144,20 @@ class _Session:
     def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
         address = read_address(self.settings.database_url)
-        shared = isinstance(address, PostgresServer)
+        shared, kept = isinstance(address, PostgresServer), address.folder / "files"
         if options.message is not None:
             return one_question(
-                options.message, person, streams, approve=options.approve, json=options.json, shared=shared
+                options.message, person, streams, approve=options.approve, json=options.json, files=kept, shared=shared
             )
         if not self._interactive:
-            return piped(person, streams, approve=options.approve, json=options.json, shared=shared)
+            return piped(person, streams, approve=options.approve, json=options.json, files=kept, shared=shared)
         return on_screen(
             person,
             streams,
             model=self.choice.label,
             approve=options.approve,
             history=address.folder / "history",
+            files=kept,
             shared=shared,
         )
 

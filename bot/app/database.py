@@ -6,6 +6,7 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.errors import DatabaseError
@@ -14,6 +15,7 @@ from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import LockFile
 
 if TYPE_CHECKING:
+    from bot.storage.backup import Backup
     from bot.storage.database import Database
 
 
@@ -84,6 +86,22 @@ async def current(settings: Settings) -> tuple[str, str]:
         return "", schema.head()
     async with opened_database(settings) as database:
         return await schema.current(database) or "", schema.head()
+
+
+async def back_up(settings: Settings, target: Path) -> Backup:
+    """Copy the database to a file, beside whoever works on it. Raises DatabaseError, for a server with the command that
+    copies one.
+    """
+    match read_address(settings.database_url):
+        case SqliteFile(path):
+            module = await asyncio.to_thread(importlib.import_module, "bot.storage.backup")
+            made: Backup = await asyncio.to_thread(module.back_up, path, target)
+            return made
+        case PostgresServer() as server:
+            raise DatabaseError(
+                f"The database {server.name} is on a server, which has tools of its own for that.",
+                f'run `pg_dump --format=custom --file={target} "$DATABASE_URL"`, and then `countersign audit head`',
+            )
 
 
 async def _schema() -> Any:

@@ -12,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.domain.checks import Check
+from bot.domain.measurements import Observe, unobserved
 from bot.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ def is_configured(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def opened_discord(settings: Settings) -> AsyncIterator[DiscordOffice]:
-    """Discord as the bot whose token there is."""
+async def opened_discord(settings: Settings, observe: Observe = unobserved) -> AsyncIterator[DiscordOffice]:
+    """Discord as the bot whose token there is. `observe` counts."""
     offices = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.office")
     token = settings.discord_token.get_secret_value() if settings.discord_token else ""
-    opened = offices.opened_office(token, url=settings.discord_api_url, servers=settings.discord_servers)
+    url, servers = settings.discord_api_url, settings.discord_servers
+    opened = offices.opened_office(token, url=url, servers=servers, observe=observe)
     async with opened as office:
         yield office
 

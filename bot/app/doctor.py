@@ -1,6 +1,7 @@
 """`countersign doctor`: is everything there that a bot needs, and what to do where it is not.
 
-Settings, the operator's files, model, Slack, Discord, database, then every MCP server. It works beside a running bot.
+Settings, the operator's files, model, Slack, Discord, the web part, database, then every MCP server. It works beside a
+running bot.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bot.app.models import Models, choose_model
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.slack import examine_slack
+from bot.app.web_check import examine_web
 from bot.domain.checks import Check, Finding
 from bot.domain.servers import ConnectPolicy
 from bot.errors import CountersignError
@@ -69,6 +71,9 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(examine_discord(settings)) as of_discord:
         async for check in of_discord:
             yield "discord", check
+    async with aclosing(examine_web(settings)) as of_web:
+        async for check in of_web:
+            yield "web", check
     async with aclosing(_of_database_and_servers(settings, files)) as found:
         async for each in found:
             yield each

@@ -17,6 +17,7 @@ from bot.app.models import ModelChoice, Models, choose_model
 from bot.app.office import Office, opened_office
 from bot.app.operator_files import OperatorFiles
 from bot.commands.registry import CommandRegistry
+from bot.domain.measurements import Observe, unobserved
 from bot.engine.engine import Engine
 from bot.engine.schedule import Job, retention
 from bot.errors import CountersignError
@@ -64,18 +65,22 @@ async def opened_house(
     *,
     operator: str = "",
     watch_log: WatchLog = lambda turn_log: turn_log,
+    observe: Observe = unobserved,
 ) -> AsyncIterator[House]:
     """Build the parts and keep them running. The caller holds the database.
 
-    `watch_log` may put something between the engine and the turn log. Raises CountersignError.
+    `watch_log` may put something between the engine and the turn log; `observe` counts. Raises CountersignError.
     """
     files.warn(settings)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(fitting_database(settings, migrate=settings.auto_migrate))
+        database.observe = observe
         office = await stack.enter_async_context(
-            opened_office(settings, files, database, operator=operator, connect=settings.mcp_connect_policy)
+            opened_office(
+                settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe
+            )
         )
-        models = Models(model, lambda name: choose_model(settings, name))
+        models = Models(model, lambda name: choose_model(settings, name), observe)
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is told before the first question.
         await models.named("")
@@ -93,6 +98,7 @@ async def opened_house(
             system_prompt=files.system_prompt,
             jobs=jobs,
             on_change=office.administration.look,
+            observe=observe,
         )
         await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
         running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))

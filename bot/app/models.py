@@ -11,7 +11,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from bot.domain.measurements import Observe, unobserved
 from bot.errors import ModelRejected, SettingsError
+from bot.llm.measured import MeasuredModel
 from bot.ports import LanguageModel
 from bot.settings import Settings
 
@@ -36,11 +38,14 @@ class ModelChoice:
 
 
 class Models:
-    """Every model that is used here, each built when it is first wanted. `own` is the bot's."""
+    """Every model that is used here, each built when it is first wanted. `own` is the bot's; `observe` counts what they
+    are asked.
+    """
 
-    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice]) -> None:
+    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: Observe = unobserved) -> None:
         self._own = own
         self._choose = choose
+        self._observe = observe
         self._built: dict[str, LanguageModel] = {}
         self._building = asyncio.Lock()
 
@@ -52,7 +57,8 @@ class Models:
             async with self._building:
                 if name not in self._built:
                     choice = self._chosen(name) if name else self._own
-                    self._built[name] = await asyncio.to_thread(choice.create)
+                    built = await asyncio.to_thread(choice.create)
+                    self._built[name] = MeasuredModel(built, choice.label, self._observe)
         return self._built[name]
 
     async def close(self) -> None:

@@ -13,11 +13,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.app.health import HealthCheck
+from bot.app.links import linking_of
 from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.reconnecting import pacing_of
 from bot.app.secrets import UsableSecrets, secret_box
+from bot.app.tally import Tally
 from bot.commands.parts import CommandParts, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.conversations import Member
+from bot.domain.measurements import Observe, unobserved
 from bot.domain.servers import ConnectPolicy
 from bot.engine.policy import Signatories
 from bot.engine.rules import RuleBook
@@ -43,8 +48,10 @@ class Office:
     rules: RuleBook
     administration: LiveAdministration
     commands: CommandRegistry
+    command_parts: CommandParts
     stores: Stores
     rights: Rights
+    health: HealthCheck
 
 
 @asynccontextmanager
@@ -55,6 +62,7 @@ async def opened_office(
     *,
     operator: str,
     connect: ConnectPolicy,
+    observe: Observe = unobserved,
 ) -> AsyncIterator[Office]:
     """Build it, take over what is on disk, and let the servers connect that `connect` says. Raises CountersignError."""
     stores, toolboxes, administrations, logs_of_turns = await asyncio.gather(
@@ -64,12 +72,12 @@ async def opened_office(
         )
     )
     signatories = Signatories(settings.admins, settings.approvers, operator)
-    rules = RuleBook(files.policies, signatories)
     kept: Stores = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
     redact: Redaction = toolboxes.Redaction()
     redact.learn(settings.secrets)
     redact_logs(redact)
     allowances = toolboxes.Allowances(settings.mcp_allowed_hosts, settings.mcp_allowed_commands)
+    tally = Tally(observe)
     toolbox: McpToolbox = toolboxes.McpToolbox(
         enabled=settings.mcp_enabled,
         policy=connect,
@@ -77,9 +85,14 @@ async def opened_office(
         allowances=allowances,
         on_synced=kept.servers.synced,
         on_sync_failed=kept.servers.sync_failed,
+        observe=tally.observe,
+        review=settings.mcp_review,
+        pacing=pacing_of(settings),
     )
+    rules = RuleBook(files.policies, signatories, toolbox.reviewed)
     administration: LiveAdministration = administrations.LiveAdministration(
         kept.servers,
+        kept.pins,
         kept.policies,
         kept.profiles,
         toolbox,
@@ -89,31 +102,34 @@ async def opened_office(
         allowances,
     )
     turn_log: SqlTurnLog = logs_of_turns.SqlTurnLog(database)
+    health = HealthCheck(kept.servers.revision, toolbox.servers)
 
     def operates(member: Member) -> bool:
         return bool(operator) and member.author.principal == operator
 
     rights = Rights(signatories.administers, operates, _who(signatories))
-    commands = CommandRegistry(
-        CommandParts(
-            servers=toolbox,
-            administration=administration,
-            rights=rights,
-            server_store=kept.servers,
-            policies=kept.policies,
-            profiles=kept.profiles,
-            archive=kept.archive,
-            grants=kept.grants,
-            recent=turn_log.recent,
-            file=str(settings.mcp_servers_file),
-            allowed_names=settings.mcp_allowed_servers,
-        )
+    parts = CommandParts(
+        servers=toolbox,
+        administration=administration,
+        rights=rights,
+        server_store=kept.servers,
+        pins=kept.pins,
+        policies=kept.policies,
+        profiles=kept.profiles,
+        archive=kept.archive,
+        grants=kept.grants,
+        recent=turn_log.recent,
+        health=health.look,
+        since_start=tally.of,
+        file=str(settings.mcp_servers_file),
+        allowed_names=settings.mcp_allowed_servers,
+        linking=linking_of(settings, kept.links),
     )
     async with AsyncExitStack() as stack:
         await administration.refresh()
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
-        yield Office(toolbox, rules, administration, commands, kept, rights)
+        yield Office(toolbox, rules, administration, CommandRegistry(parts), parts, kept, rights, health)
 
 
 def _who(signatories: Signatories) -> str:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from pydantic import SecretStr
 
 from bot.errors import SecretUnavailable
-from bot.settings import Settings
+from bot.settings import Settings, setting_of
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.key_file import key_beside
 from bot.storage.secret_box import SecretBox, make_box, read_keys
@@ -48,12 +48,10 @@ class UsableSecrets:
     """Variables whose names fit MCP_SECRET_VARIABLES, save the bot's own; files within MCP_SECRET_FOLDER."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        own = {name.upper() for name in Settings.model_fields}
         self.environment = {
             name: value
             for name, value in environment.items()
-            if name.upper() not in own
-            and any(fnmatch.fnmatchcase(name, each) for each in settings.mcp_secret_variables)
+            if not setting_of(name) and any(fnmatch.fnmatchcase(name, each) for each in settings.mcp_secret_variables)
         }
         self._folder = settings.mcp_secret_folder
 

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
 from bot.app.database import held_database
 from bot.app.discord import is_configured as discord_is_configured
-from bot.app.discord import listener_of as discord_listener_of
-from bot.app.discord import opened_discord
 from bot.app.house import House, opened_house
+from bot.app.links import link_pages
 from bot.app.models import choose_model
+from bot.app.observing import opened_metrics, probes
 from bot.app.operator_files import read_operator_files
+from bot.app.platforms import opened_platforms
 from bot.app.slack import can_receive as slack_can_receive
 from bot.app.slack import is_configured as slack_is_configured
-from bot.app.slack import listener_of as slack_listener_of
-from bot.app.slack import look_up_groups, opened_slack, records_of, share_limits
+from bot.app.web import check_settings as check_web_settings
+from bot.app.web import is_configured as web_is_configured
+from bot.app.web import is_located as web_is_located
+from bot.app.web import join, opened_surface, served_web, web_parts
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
-from bot.ports import Listener, Surface
+from bot.ports import Listener
 from bot.settings import Settings
-
-if TYPE_CHECKING:
-    from bot.platforms.slack.web_hook import WebHook
 
 log = logging.getLogger(__name__)
 
 NO_PLATFORM = "; no chat platform is configured"
 
 PARTS = ("slack", "discord", "worker", "web")
-AVAILABLE = frozenset({"slack", "discord", "worker"})
 
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
@@ -50,39 +47,35 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
         loop.add_signal_handler(each, stopped.set)
     with held_database(settings, "countersign run"):
         async with AsyncExitStack() as stack:
-            slack = await stack.enter_async_context(opened_slack(settings)) if slack_is_configured(settings) else None
-            discord = (
-                await stack.enter_async_context(opened_discord(settings)) if discord_is_configured(settings) else None
+            metrics = await opened_metrics()
+            platforms = await stack.enter_async_context(opened_platforms(settings, metrics.observe))
+            api = await opened_surface()
+            # Only a worker draws chats: a process that has no surface drives no turns either. What programs ask over
+            # HTTP is driven where they follow it, as it is written.
+            surfaces = platforms.surfaces if "worker" in parts else []
+            surfaces += [api] if "web" in parts else []
+            house = await stack.enter_async_context(
+                opened_house(settings, files, choice, surfaces, observe=metrics.observe)
             )
-            platforms = [each for each in (slack, discord) if each is not None]
-            # Only a worker draws: a process that has no surface drives no turns either.
-            surfaces: list[Surface] = [each.surface for each in platforms] if "worker" in parts else []
-            house = await stack.enter_async_context(opened_house(settings, files, choice, surfaces))
-            if slack is not None:
-                share_limits(slack, house, settings)
-                look_up_groups(slack, house)
-            running, nowhere = ", ".join(sorted(parts)), "" if platforms else NO_PLATFORM
+            join(api, settings, house)
+            platforms.meet(house, settings)
+            running, nowhere = ", ".join(sorted(parts)), "" if platforms.surfaces or "web" in parts else NO_PLATFORM
             log.info("%s running on model %s%s", running, choice.label, nowhere)
-            if slack is not None and "slack" in parts:
-                receives = slack_listener_of(slack, settings, await records_of(slack, house))
-                if receives.hook is not None:
-                    await stack.enter_async_context(_served(receives.hook, settings))
-                await stack.enter_async_context(_listening("slack", receives, house, stopped))
-            if discord is not None and "discord" in parts:
-                listener = await discord_listener_of(discord, house, settings)
-                await stack.enter_async_context(_listening("discord", listener, house, stopped))
+            receiving = await platforms.receiving(parts, house, settings)
+            for name, listener in receiving.listeners.items():
+                house.office.health.watch(name, listener)
+            if receiving.hooks or "web" in parts or web_is_located(settings):
+                looks = await stack.enter_async_context(probes(metrics, house))
+                served, pages = None, looks
+                if "web" in parts:
+                    served = web_parts(settings, house, api)
+                    pages = [*looks, *link_pages(house.office.command_parts, [*platforms.surfaces, api])]
+                await stack.enter_async_context(served_web(settings, hooks=receiving.hooks, parts=served, pages=pages))
+            for name, listener in receiving.listeners.items():
+                await stack.enter_async_context(_listening(name, listener, house, stopped))
             await house.until(stopped)
             log.info("stopping")
     return 0
-
-
-@asynccontextmanager
-async def _served(hook: WebHook, settings: Settings) -> AsyncIterator[None]:
-    """Take requests over HTTP for as long as the block runs."""
-    web = await asyncio.to_thread(importlib.import_module, "bot.web.server")
-    async with web.served(web.application([hook]), settings.web_host, settings.port) as port:
-        log.info("listening for requests at %s, port %d", settings.web_host, port)
-        yield
 
 
 @asynccontextmanager
@@ -100,16 +93,21 @@ async def _listening(name: str, listener: Listener, house: House, stopped: async
 
 
 def _configured(settings: Settings) -> frozenset[str]:
-    receiving = {"slack": slack_is_configured(settings), "discord": discord_is_configured(settings)}
+    receiving = {
+        "slack": slack_is_configured(settings),
+        "discord": discord_is_configured(settings),
+        "web": web_is_configured(settings),
+    }
     return frozenset({"worker", *(name for name, configured in receiving.items() if configured)})
 
 
 def _check(parts: frozenset[str], settings: Settings) -> None:
     """Raise SettingsError that names every part which cannot be run."""
     wrong = [f"There is no part called {part!r}." for part in sorted(parts.difference(PARTS))]
-    wrong += [f"The part {part!r} is not in this release." for part in PARTS if part in parts - AVAILABLE]
     if wrong:
-        raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(AVAILABLE))}")
+        raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(PARTS))}")
+    if "web" in parts:
+        check_web_settings(settings)
     if "slack" in parts and not slack_can_receive(settings):
         raise SettingsError(
             "Slack is not fully configured: the bot needs its token and a way for Slack to reach it.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from bot.domain.checks import Check, Finding
+from bot.domain.measurements import Observe, unobserved
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
@@ -35,8 +36,8 @@ def can_receive(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def opened_slack(settings: Settings) -> AsyncIterator[SlackWorkspace]:
-    """The workspace of the bot's token, which there is."""
+async def opened_slack(settings: Settings, observe: Observe = unobserved) -> AsyncIterator[SlackWorkspace]:
+    """The workspace of the bot's token, which there is. `observe` counts."""
     workspaces, live = await asyncio.gather(
         *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("workspace", "live"))
     )
@@ -46,6 +47,7 @@ async def opened_slack(settings: Settings) -> AsyncIterator[SlackWorkspace]:
         url=settings.slack_api_url,
         groups=frozenset(each for each in named if each.startswith("slack-group:")),
         streaming=live.Streaming(settings.slack_streaming),
+        observe=observe,
     ) as workspace:
         yield workspace
 

@@ -11,17 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import time
 
+from bot.app.signing import signs
 from bot.commands.parts import Rights
-from bot.domain.approvals import Signing, Verdict
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.servers import EVERYWHERE, ServerState
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.engine.rules import RuleBook
-from bot.engine.signing import signing
 from bot.errors import CountersignError
 from bot.platforms.slack.home import SHOWN, Home, Waiting
 from bot.ports import ServerAdmin
-from bot.stores import AwaitedCall, Overview
+from bot.stores import Overview
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,8 @@ class Homes:
     async def home(self, member: Member) -> Home:
         """One person's. Raises CountersignError."""
         here = ConversationKey("slack", await self.workspace(), "", "").home
-        theirs = [each for each in await self.overview.waiting(f"{here}:", LOOKED_AT) if self._signs(member, each)]
+        waiting = await self.overview.waiting(f"{here}:", LOOKED_AT)
+        theirs = [each for each in waiting if signs(self.rules, member, each)]
         calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs[:SHOWN]))
         return Home(
             time(),
@@ -56,11 +56,6 @@ class Homes:
             asked=await self.overview.asked(member.author.principal, f"{here}:", SHOWN),
             servers=self._servers(here) if self.rights.administers(member) else None,
         )
-
-    def _signs(self, member: Member, call: AwaitedCall) -> bool:
-        signatories = self.rules.rules(call.conversation).signatories
-        found = signing(signatories, call.terms, member, Verdict.APPROVE, asker=call.asked_by, editors=call.editors)
-        return isinstance(found, Signing)
 
     async def _call(self, approval_id: str) -> Waiting | None:
         """The call, None if it does not wait any more."""

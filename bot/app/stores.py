@@ -9,12 +9,15 @@ from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
 from bot.storage.grant_store import SqlGrantStore
 from bot.storage.leases import SqlLeases
+from bot.storage.link_store import SqlLinkStore
 from bot.storage.opinion_store import SqlOpinionStore
+from bot.storage.pin_store import SqlPinStore
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.profile_store import SqlProfileStore
 from bot.storage.quotas import SqlQuotas
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
+from bot.storage.token_store import SqlTokenStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,9 @@ class Stores:
     opinions: SqlOpinionStore
     quotas: SqlQuotas
     leases: SqlLeases
+    pins: SqlPinStore
+    links: SqlLinkStore
+    tokens: SqlTokenStore
 
 
 def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
@@ -42,4 +48,7 @@ def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> 
         SqlOpinionStore(database),
         SqlQuotas(database),
         SqlLeases(database),
+        SqlPinStore(database),
+        SqlLinkStore(database),
+        SqlTokenStore(database),
     )

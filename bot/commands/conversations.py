@@ -47,9 +47,10 @@ class Conversations:
         everybody = request.arguments.given("all")
         if everybody and not self._parts.rights.administers(request.member):
             raise Refusal(f"Only {self._parts.rights.who} can see everybody's. You can use `/conversations list`.")
-        home, number = request.conversation.home, request.arguments.page
-        person = "" if everybody else request.author.principal
-        found, count = await self._parts.archive.conversations(f"{home}:", person, ROWS, offset(number))
+        person, number = "" if everybody else request.author.principal, request.arguments.page
+        # One's own are on the platform one speaks on, also where that is HTTP in another platform's workspace.
+        reach = request.conversation.home if everybody else ":".join(str(request.conversation).split(":")[:2])
+        found, count = await self._parts.archive.conversations(f"{reach}:", person, ROWS, offset(number))
         if not count:
             yield Reply("No conversations yet.")
             return

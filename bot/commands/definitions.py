@@ -19,18 +19,20 @@ from bot.commands.tokens import WARNING, looks_like_token
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
+    STDIO,
     Authentication,
     AuthenticationKind,
+    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerRecord,
     StdioTransport,
     Transport,
+    kind_of,
 )
 
 T = TypeVar("T")
-TRANSPORTS = ("streamable_http", "stdio")
-LATER_TRANSPORTS = ("sse", "jsonrpc_http", "auto")
+TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 KINDS = tuple(kind.value for kind in AuthenticationKind)
 YES, NO = "yes", "no"
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000}
@@ -38,6 +40,7 @@ LONGEST_INSTRUCTION = 4000
 LONGEST_SECONDS = 3600.0
 LONGEST_SECRET = 4096
 REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
+_MISSING = f"Its secret is missing. {REFERENCE}"
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -64,19 +67,47 @@ def is_slug(text: str) -> bool:
     return bool(_SLUG.fullmatch(text))
 
 
-def drafted(base: ServerRecord, fields: Mapping[str, str], *, hidden: str = "", argv: Sequence[str] = ()) -> Drafted:
+def drafted(
+    base: ServerRecord,
+    fields: Mapping[str, str],
+    *,
+    hidden: str = "",
+    values: Mapping[str, str] | None = None,
+    argv: Sequence[str] = (),
+) -> Drafted:
     """`base` with the given fields instead of its own. A field that is absent leaves what is there, an empty one takes
-    it away. `hidden` is the secret itself, where a hidden prompt has asked for it; `argv` a command line as it was
-    typed, word by word.
+    it away. `hidden` is the secret itself, where a hidden prompt has asked for it; `values` are those of other slots,
+    whose lines say `NAME=***`; `argv` is a command line as it was typed, word by word.
     """
-    return _Draft(base, fields, argv).drafted(hidden)
+    return _Draft(base, fields, argv, values or {}).drafted(hidden)
+
+
+def entered_later(draft: Drafted) -> Drafted:
+    """The draft with a place for the secret that it signs in with, instead of the error that nobody has said where it
+    is: it is entered once the rest is kept.
+    """
+    if draft.errors.get("secret") != _MISSING:
+        return draft
+    errors = {name: error for name, error in draft.errors.items() if name != "secret"}
+    secrets = {**draft.record.secrets, AUTH_SECRET: SecretReference(SecretSource.STORED)}
+    return Drafted(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
+
+
+def waits(before: ServerRecord | None, draft: Drafted) -> bool:
+    """Whether the secret that it signs in with is still to be entered, once this is kept instead of `before`."""
+    kept = draft.record.secrets.get(AUTH_SECRET)
+    new = before is None or AUTH_SECRET not in before.secrets
+    return new and kept is not None and kept.source is SecretSource.STORED and AUTH_SECRET not in draft.secrets
 
 
 class _Draft:
-    def __init__(self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str]) -> None:
+    def __init__(
+        self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], values: Mapping[str, str]
+    ) -> None:
         self._base = base
         self._fields = fields
         self._argv = argv
+        self._values = values
         self._errors: dict[str, str] = {}
 
     def drafted(self, hidden: str) -> Drafted:
@@ -90,12 +121,16 @@ class _Draft:
             response_instruction=self._text("response_instruction", self._base.config.response_instruction),
             auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
             connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, _seconds),
+            list_timeout=self._read("list_timeout", self._base.config.list_timeout, _seconds),
             tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, _seconds),
+            tool_timeout_max=self._read("tool_timeout_max", self._base.config.tool_timeout_max, _seconds),
+            tool_timeouts=self._read("tool_timeouts", self._base.config.tool_timeouts, _times_of_tools),
             auto_connect=self._read("auto_connect", self._base.config.auto_connect, _switch),
             trusted=self._read("trusted", self._base.config.trusted, _switch),
         )
         authentication = self._authentication(config.transport)
         references, stored = self._secrets(config.transport, authentication, hidden)
+        stored |= {slot: value for slot, value in self._values.items() if slot in references}
         record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
         return Drafted(record, stored, self._errors)
 
@@ -114,12 +149,12 @@ class _Draft:
 
     def _transport(self) -> Transport:
         present = self._base.config.transport
-        now = "stdio" if isinstance(present, StdioTransport) else "streamable_http"
+        now = kind_of(present)
         blank = not (present.command if isinstance(present, StdioTransport) else present.url)
         if "transport" not in self._fields and blank and (self._argv or self._fields.get("command")):
-            now = "stdio"
+            now = STDIO
         kind = self._read("transport", now, _transport_kind)
-        return self._stdio(present) if kind == "stdio" else self._http(present)
+        return self._stdio(present) if kind == STDIO else self._http(present, HttpKind(kind))
 
     def _stdio(self, present: Transport) -> Transport:
         before = present if isinstance(present, StdioTransport) else StdioTransport("")
@@ -132,7 +167,7 @@ class _Draft:
         cwd = self._read("cwd", before.cwd or "", _folder)
         return StdioTransport(words[0], tuple(words[1:]), before.env, cwd or None)
 
-    def _http(self, present: Transport) -> Transport:
+    def _http(self, present: Transport, kind: HttpKind) -> Transport:
         before = present if isinstance(present, HttpTransport) else HttpTransport("")
         for name in ("command", "cwd"):
             if self._fields.get(name) or (name == "command" and self._argv):
@@ -140,7 +175,7 @@ class _Draft:
         url = self._read("url", before.url, _address)
         if not url:
             self._errors.setdefault("url", "Where is it? An address such as https://example.com/mcp")
-        return HttpTransport(url, before.headers)
+        return HttpTransport(url, before.headers, kind)
 
     def _authentication(self, transport: Transport) -> Authentication:
         if isinstance(transport, StdioTransport):
@@ -176,7 +211,7 @@ class _Draft:
         before = self._base.secrets.get(AUTH_SECRET)
         reference = self._read("secret", before, lambda text: _reference(text) if text else before)
         if reference is None:
-            self._errors.setdefault("secret", f"Its secret is missing. {REFERENCE}")
+            self._errors.setdefault("secret", _MISSING)
             return references, {}
         return {**references, AUTH_SECRET: reference}, {}
 
@@ -193,10 +228,17 @@ class _Draft:
             try:
                 if not assigned or not key.fullmatch(slot.removeprefix(prefix)):
                     raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - with its fellows
-                found[slot] = present[slot] if text.strip() == KEEP and slot in present else _reference(text.strip())
+                found[slot] = self._given(slot, text.strip(), present)
             except ValueError as error:
                 self._errors[name] = str(error)
         return found
+
+    def _given(self, slot: str, text: str, present: Mapping[str, SecretReference]) -> SecretReference:
+        if text == KEEP and slot in self._values:
+            if objection := unusable_secret(self._values[slot]):
+                raise ValueError(objection)
+            return SecretReference(SecretSource.STORED)
+        return present[slot] if text == KEEP and slot in present else _reference(text)
 
 
 KEEP = "***"
@@ -248,7 +290,10 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "response_instruction": config.response_instruction,
         "auto_context_tool": config.auto_context_tool,
         "connect_timeout": f"{config.connect_timeout:g}",
+        "list_timeout": f"{config.list_timeout:g}",
         "tool_timeout": f"{config.tool_timeout:g}",
+        "tool_timeout_max": f"{config.tool_timeout_max:g}",
+        "tool_timeouts": "\n".join(f"{tool}={seconds:g}" for tool, seconds in config.tool_timeouts.items()),
         "auto_connect": YES if config.auto_connect else NO,
         "trusted": YES if config.trusted else NO,
     }
@@ -267,8 +312,8 @@ def _transport_fields(transport: Transport) -> dict[str, str]:
     match transport:
         case StdioTransport(command, args, _, cwd):
             return {"transport": "stdio", "command": shlex.join((command, *args)), "cwd": cwd or ""}
-        case HttpTransport(url):
-            return {"transport": "streamable_http", "url": url}
+        case HttpTransport(url, _, kind):
+            return {"transport": kind.value, "url": url}
 
 
 def _told(record: ServerRecord) -> dict[str, str]:
@@ -291,10 +336,8 @@ def _plain_text(text: str, longest: int) -> str:
 
 def _transport_kind(text: str) -> str:
     kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
-    if kind in LATER_TRANSPORTS:
-        raise ValueError("This transport is not available in this release. Use streamable_http or stdio.")
     if kind not in TRANSPORTS:
-        raise ValueError("One of: streamable_http, stdio.")
+        raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
     return kind
 
 
@@ -338,6 +381,18 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
     return seconds
+
+
+def _times_of_tools(text: str) -> dict[str, float]:
+    times: dict[str, float] = {}
+    if text.lower() == "none":
+        return times
+    for line in filter(None, map(str.strip, text.splitlines())):
+        tool, _, seconds = line.rpartition("=")
+        if not tool.strip():
+            raise ValueError("Such as export=120: a tool by the name its server gives it, and seconds. Or: none.")
+        times[tool.strip()] = _seconds(seconds.strip())
+    return times
 
 
 def _folder(text: str) -> str:

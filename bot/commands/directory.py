@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from bot.commands.command import Request
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import did_you_mean, named
-from bot.commands.refusals import Refusal
+from bot.commands.refusals import NotTheirs, Unknown
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.conversations import ConversationKey
+from bot.domain.conversations import ConversationKey, Member
 from bot.domain.servers import EVERYWHERE, ServerConfig, ServerRecord, ServerState, ServerStatus, Standing, SyncStatus
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import ServerAdmin
@@ -95,7 +95,7 @@ class Directory:
 
     async def find(self, name: str, conversation: ConversationKey) -> Seen:
         """The server that a person means by its slug, its id or its title. A workspace's own comes first. Raises
-        Refusal.
+        Unknown.
         """
         servers = await self.all(conversation)
         wanted = name.strip().lower()
@@ -105,22 +105,22 @@ class Directory:
                 # Of one in the file and one in the database it is the file's that runs.
                 return min(found, key=lambda each: (not each.config.from_file, each.config.workspace == EVERYWHERE))
         hint = did_you_mean(name, (each.name for each in servers))
-        raise Refusal(f"There is no server of that name.{hint} `/mcp list` lists them.")
+        raise Unknown(f"There is no server of that name.{hint} `/mcp list` lists them.")
 
     async def changeable(self, name: str, request: Request) -> tuple[Seen, ServerRecord]:
-        """A server that this person may change, with its record. Raises Refusal, which says who may."""
+        """A server that this person may change, with its record. Raises Unknown; NotTheirs, which says who may."""
         seen = await self.find(name, request.conversation)
-        return seen, self.record_of(seen, operates=self._parts.rights.operates(request.member))
+        return seen, self.record_of(seen, request.member)
 
-    def record_of(self, seen: Seen, *, operates: bool) -> ServerRecord:
-        """The record of a server that may be changed from chat. Raises Refusal."""
+    def record_of(self, seen: Seen, member: Member) -> ServerRecord:
+        """The record of a server, if this person may change it. Raises NotTheirs."""
         if seen.record is None:
-            raise Refusal(
+            raise NotTheirs(
                 f"{named(seen.config)} is managed in the operator's file `{self._parts.file}` and is read-only here. "
                 "Change it there, then use `/mcp reload`."
             )
-        if seen.config.workspace == EVERYWHERE and not operates:
-            raise Refusal(
+        if seen.config.workspace == EVERYWHERE and not self._parts.rights.everywhere(member):
+            raise NotTheirs(
                 f"{named(seen.config)} belongs to every workspace. Only the operator can change it: "
                 "`countersign servers` on the machine that runs the bot."
             )

@@ -12,10 +12,13 @@ from bot.commands.server_adding import ServerAdding
 from bot.commands.server_checks import ServerChecks
 from bot.commands.server_drafting import ServerDrafting
 from bot.commands.server_editing import ServerEditing
+from bot.commands.server_keeping import ServerKeeping
 from bot.commands.server_listing import ServerListing
 from bot.commands.server_past import ServerPast
 from bot.commands.server_policies import ServerPolicies
+from bot.commands.server_review import ServerReview
 from bot.commands.server_secrets import ServerSecrets
+from bot.commands.server_statistics import ServerStatistics
 from bot.commands.server_switches import ServerSwitches
 from bot.commands.server_use import ServerUse
 
@@ -26,23 +29,27 @@ def mcp_command(parts: CommandParts, directory: Directory) -> Command:
     """The command with all its verbs, the ones for everybody first."""
     listing = ServerListing(parts, directory)
     drafting = ServerDrafting(parts, directory)
+    keeping = ServerKeeping(parts, directory)
     return Command(
         "mcp",
         "MCP servers and their tools",
         (
             *listing.deeds,
-            ServerAdding(parts, drafting).deed,
-            ServerEditing(parts, directory, drafting).deed,
-            *ServerSwitches(parts, directory).deeds,
+            ServerAdding(parts, drafting, keeping).deed,
+            ServerEditing(parts, directory, drafting, keeping).deed,
+            *ServerSwitches(parts, directory, keeping).deeds,
             *ServerChecks(parts, directory).deeds,
-            *listing.more_deeds,
-            *ServerUse(parts, directory).deeds,
             *ServerPolicies(parts, directory).deeds,
             PolicyExplaining(parts, directory).deed,
             *Grants(parts).deeds,
             *ServerSecrets(parts, directory, drafting).deeds,
             ServerPast(parts, directory).deed,
             AuditSearch(parts, directory).deed,
+            *ServerStatistics(parts, directory).deeds,
+            # What stands last moves into a menu of its own where a platform takes only so many verbs.
+            *ServerUse(parts, directory).deeds,
+            *ServerReview(parts, directory).deeds,
+            *listing.more_deeds,
         ),
         parts.rights,
         objection=lambda: "" if parts.servers.enabled else OFF,

@@ -6,19 +6,22 @@ The composition root gives all of it. Commands know no settings, no files and no
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.callers import EVERYWHERE_ROLE
+from bot.domain.conversations import HTTP, Author, ConversationKey, Member
+from bot.domain.health import Health
+from bot.domain.measurements import SinceStart
 from bot.domain.policies import Judgement, Rule
 from bot.domain.servers import ServerConfig
 from bot.domain.terms import Terms
 from bot.domain.tools import Tool
 from bot.domain.views import TurnView
 from bot.ports import ServerAdmin
-from bot.stores import Archive, GrantStore, PolicyStore, ProfileStore, ServerStore
+from bot.stores import Archive, GrantStore, LinkStore, PinStore, PolicyStore, ProfileStore, ServerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +85,62 @@ class Rights:
     operates: Callable[[Member], bool]
     who: str = "an administrator"
 
+    def everywhere(self, member: Member) -> bool:
+        """Whether this person may change what belongs to every workspace: the operator, and programs whose token is
+        an administrator's of all workspaces. Local programs stay the operator's alone.
+        """
+        return self.operates(member) or (EVERYWHERE_ROLE in member.roles and self.administers(member))
+
+    def confined(self, member: Member) -> bool:
+        """Whether this is a program whose token is for one workspace: it changes nothing that holds in others, too, not
+        even what people who administer one may (the operator's file read again, a tool of it approved).
+        """
+        return member.author.platform == HTTP and not self.everywhere(member)
+
+
+class People(Protocol):
+    """The people of every platform that this process can ask, where a person is not there to show who they are."""
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """Who somebody is there now. Raises DeliveryFailed if their platform does not say, or cannot be asked here."""
+
+    async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
+        """Say a plain sentence to one person alone, where they stand or directly. Raises DeliveryFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linking:
+    """What one-time links take. `address` is what they begin with, `https://bot.example.com`, without a slash behind
+    it.
+    """
+
+    store: LinkStore
+    address: str
+
 
 @dataclass(frozen=True, slots=True)
 class CommandParts:
     """Everything the commands need.
 
-    `recent` are the last turns of a conversation, oldest first (`FrontDoor.recent`). `file` is the operator's file of
-    servers as people know it. `allowed_names` are the only slugs that servers may have; empty allows all
-    (checklist 112). `clock` is in epoch seconds.
+    `recent` are the last turns of a conversation, oldest first (`FrontDoor.recent`). `health` looks how this process
+    stands, and never raises; `since_start` is what it has counted of servers, by their slugs. `file` is the operator's
+    file of servers as people know it. `allowed_names` are the only slugs that servers may have; empty allows all
+    (checklist 112). `clock` is in epoch seconds. `linking` is None where there are no one-time links.
     """
 
     servers: ServerAdmin
     administration: Administration
     rights: Rights
     server_store: ServerStore
+    pins: PinStore
     policies: PolicyStore
     profiles: ProfileStore
     archive: Archive
     grants: GrantStore
     recent: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
+    health: Callable[[], Awaitable[Health]]
+    since_start: Callable[[Collection[str]], SinceStart]
     file: str = "config/mcp_servers.json"
     allowed_names: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.time
+    linking: Linking | None = None

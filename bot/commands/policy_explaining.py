@@ -12,6 +12,7 @@ from bot.commands.directory import Directory
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import POLICY_WORDS, did_you_mean, named
 from bot.commands.refusals import Refusal
+from bot.commands.tool_reviewing import withheld
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Known, Parameter, Reply, Shape, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -95,6 +96,7 @@ class PolicyExplaining:
             ("which says", judged.ruling.words),
             ("because", judged.ruling.why),
             *self._signature(judged, where),
+            *self._withheld(tool),
             *(
                 (each.rule.id or "another rule", f"{words(each.rule, _name(each.rule.server_id, tool))}: {each.why}")
                 for each in judged.passed
@@ -117,6 +119,12 @@ class PolicyExplaining:
         if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
             return []
         return [("signed by", self._parts.administration.signed_by(judged.terms, where))]
+
+    def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
+        """Whatever rules say of a tool that nobody has looked at, it is not offered."""
+        if all(each.name != tool.name for each in withheld(self._parts.servers, tool.server_id)):
+            return []
+        return [("review", f"the tool is not offered before somebody has looked at it: /mcp review {tool.server}")]
 
     def _happened(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
         ruling, approval = step.ruling, step.approval

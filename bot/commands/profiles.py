@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,17 +13,16 @@ from bot.commands.parts import CommandParts
 from bot.commands.phrases import (
     ago,
     counted,
-    did_you_mean,
     failed,
 )
 from bot.commands.profile_fields import STEPS, drafted_profile, profile_form, profile_values
+from bot.commands.profile_keeping import Outdated, ProfileKeeping
 from bot.commands.refusals import Refusal
 from bot.commands.words import Arguments
 from bot.domain.commands import Action, Form, Known, Parameter, Reply, Shape, Table, Tone, Verb, Who
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile, places
 from bot.domain.servers import EVERYWHERE
-from bot.errors import Conflict
 
 SCOPES = ("channel", "workspace", "everywhere")
 _OPTION = Shape.OPTION
@@ -52,8 +50,12 @@ class Profiles:
     def __init__(self, parts: CommandParts, directory: Directory) -> None:
         self._parts = parts
         self._directory = directory
-        self.remembered: dict[str, Sequence[str]] = {}
+        self._keeping = ProfileKeeping(parts)
+
+    @property
+    def remembered(self) -> Mapping[str, Sequence[str]]:
         """The names last seen, by workspace: for completion, which waits for nothing."""
+        return self._keeping.remembered
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -68,7 +70,7 @@ class Profiles:
         )
 
     async def _list(self, request: Request) -> AsyncIterator[Reply]:
-        profiles = await self._all(request.conversation)
+        profiles = await self._keeping.all(request.conversation)
         if not profiles:
             how = " `/profile set NAME` makes one." if self._parts.rights.administers(request.member) else ""
             yield Reply(f"No profiles yet: everything is enabled everywhere.{how}")
@@ -91,7 +93,7 @@ class Profiles:
         )
 
     async def _show(self, request: Request) -> AsyncIterator[Reply]:
-        profile = await self._find(request.arguments.one("profile"), request.conversation)
+        profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
         bound = await self._bound(request.conversation)
         values = profile_values(profile, servers)
@@ -124,9 +126,9 @@ class Profiles:
     async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
         name = arguments.one("profile").strip()
-        present = await self._named(name, request.conversation) if name else None
+        present = await self._keeping.named(name, request.conversation) if name else None
         profile = present or self._blank(name, request.member, request.conversation)
-        self._may_change(profile, request.member)
+        self._keeping.may_change(profile, request.member)
         servers = await self._directory.all(request.conversation)
         if set(arguments.values) <= {"profile"}:
             yield profile_form(profile, profile_values(profile, servers), {})
@@ -142,19 +144,19 @@ class Profiles:
 
     async def _filled(self, filled: Filled) -> AsyncIterator[Reply | Form]:
         profile_id, version, *_ = (*filled.state, "", "")
-        profiles = await self._all(filled.conversation)
+        profiles = await self._keeping.all(filled.conversation)
         profile = next((each for each in profiles if each.id == profile_id), None)
         if profile is None and version != "0":
             raise Refusal("That profile is gone. Nothing was saved.")
         profile = profile or self._blank("", filled.member, filled.conversation)
-        self._may_change(profile, filled.member)
+        self._keeping.may_change(profile, filled.member)
         if str(profile.version) != version:
             yield self._overtaken(profile)
             return
         servers = await self._directory.all(filled.conversation)
         drafted, errors = drafted_profile(profile, filled.fields, servers)
         errors |= filled.errors
-        other = await self._named(drafted.name, filled.conversation)
+        other = await self._keeping.named(drafted.name, filled.conversation)
         if other is not None and other.id != profile.id:
             errors["name"] = "There is a profile of that name."
         number = int(filled.state[-1]) if filled.state[-1:] in (("1",), ("2",)) else 1
@@ -165,11 +167,9 @@ class Profiles:
         yield await self._keep(drafted, filled.author)
 
     async def _keep(self, profile: Profile, by: Author) -> Reply:
-        try:
-            kept = await self._parts.profiles.save(profile, by)
-        except Conflict as conflict:
-            return replace(self._overtaken(profile), details=(("cause", str(conflict)),))
-        await self._parts.administration.refresh()
+        kept = await self._keeping.save(profile, by)
+        if isinstance(kept, Outdated):
+            return replace(self._overtaken(profile), details=(("cause", kept.why),))
         return Reply(
             "The profile is saved, and holds from the next answer on where it is bound.",
             details=(("name", kept.name), ("version", str(kept.version))),
@@ -186,14 +186,13 @@ class Profiles:
         )
 
     def _blank(self, name: str, member: Member, where: ConversationKey) -> Profile:
-        workspace = EVERYWHERE if self._parts.rights.operates(member) else where.home
-        return Profile(str(uuid.uuid4()), name, workspace)
+        return self._keeping.blank(name, EVERYWHERE if self._parts.rights.everywhere(member) else where.home)
 
     # Deleting and binding
 
     async def _delete(self, request: Request) -> AsyncIterator[Reply]:
-        profile = await self._find(request.arguments.one("profile"), request.conversation)
-        self._may_change(profile, request.member)
+        profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
+        self._keeping.may_change(profile, request.member)
         typed = request.arguments.one("confirm")
         if not typed:
             held = (await self._bound(request.conversation)).get(profile.id, ())
@@ -206,18 +205,17 @@ class Profiles:
             return
         if typed.strip().lower() != profile.name.lower():
             raise Refusal("That was not its name. Nothing was deleted.")
-        await self._parts.profiles.delete(profile.id, request.author)
-        await self._parts.administration.refresh()
+        await self._keeping.delete(profile, request.author)
         yield Reply("The profile is deleted.", details=(("name", profile.name),))
 
     async def _bind(self, request: Request) -> AsyncIterator[Reply]:
-        profile = await self._find(request.arguments.one("profile"), request.conversation)
+        profile = await self._keeping.find(request.arguments.one("profile"), request.conversation)
         place, said = self._place(request)
         before = {binding.place: binding.profile for binding in await self._parts.profiles.bindings()}.get(place)
         await self._parts.profiles.bind(place, profile.id, request.author)
         await self._parts.administration.refresh()
         scope = request.arguments.one("scope", SCOPES[0])
-        names = {each.id: each.name for each in await self._all(request.conversation)}
+        names = {each.id: each.name for each in await self._keeping.all(request.conversation)}
         undo = ("profile", "bind", names[before], scope) if before in names else ("profile", "unbind", scope)
         yield Reply(
             f"The profile holds in {said} from the next answer on.",
@@ -232,7 +230,7 @@ class Profiles:
             yield Reply(f"No profile holds in {said}. Nothing was changed.", failed=True)
             return
         await self._parts.administration.refresh()
-        names = {each.id: each.name for each in await self._all(request.conversation)}
+        names = {each.id: each.name for each in await self._keeping.all(request.conversation)}
         scope = request.arguments.one("scope", SCOPES[0])
         undo = (Action("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
         yield Reply(f"No profile holds in {said} any more.", actions=undo)
@@ -240,7 +238,7 @@ class Profiles:
     def _place(self, request: Request) -> tuple[str, str]:
         channel, workspace = places(request.conversation)
         match request.arguments.one("scope", SCOPES[0]):
-            case "everywhere" if not self._parts.rights.operates(request.member):
+            case "everywhere" if not self._parts.rights.everywhere(request.member):
                 raise Refusal("Only the operator can say what holds in every workspace.")
             case "everywhere":
                 return EVERYWHERE, "every workspace"
@@ -251,26 +249,6 @@ class Profiles:
 
     # Finding
 
-    async def _all(self, where: ConversationKey) -> list[Profile]:
-        profiles = [
-            each for each in await self._parts.profiles.profiles() if each.workspace in (EVERYWHERE, where.home)
-        ]
-        self.remembered[where.home] = tuple(each.name for each in profiles)
-        return profiles
-
-    async def _named(self, name: str, where: ConversationKey) -> Profile | None:
-        """The profile of that name or id; the workspace's own before everybody's."""
-        wanted = name.strip().lower()
-        found = [each for each in await self._all(where) if wanted in (each.name.lower(), each.id.lower())]
-        return min(found, key=lambda each: each.workspace == EVERYWHERE, default=None)
-
-    async def _find(self, name: str, where: ConversationKey) -> Profile:
-        profile = await self._named(name, where)
-        if profile is None:
-            hint = did_you_mean(name, self.remembered.get(where.home, ()))
-            raise Refusal(f"There is no profile of that name.{hint} `/profile list` lists them.")
-        return profile
-
     async def _bound(self, where: ConversationKey) -> dict[str, list[str]]:
         """Where each profile holds, as people here would say it. Other channels by their id."""
         channel, workspace = places(where)
@@ -280,10 +258,6 @@ class Profiles:
             if binding.place in said or binding.place.startswith(f"{workspace}:"):
                 found.setdefault(binding.profile, []).append(said.get(binding.place, binding.place.split(":")[-1]))
         return found
-
-    def _may_change(self, profile: Profile, member: Member) -> None:
-        if profile.workspace == EVERYWHERE and not self._parts.rights.operates(member):
-            raise Refusal("This profile belongs to every workspace. Only the operator can change it.")
 
 
 def profile_command(parts: CommandParts, directory: Directory) -> tuple[Command, Mapping[str, Sequence[str]]]:

@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class Refusal(Exception):
     """What was asked is not done. The text is Markdown of our own: cause, fix, and nothing that was typed."""
+
+
+class Unknown(Refusal):
+    """What was named does not exist, or not where whoever asks stands."""
+
+
+class NotTheirs(Refusal):
+    """It is there, and somebody else's to change."""

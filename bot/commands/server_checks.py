@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from bot.commands.command import Deed, Request
@@ -10,8 +10,10 @@ from bot.commands.directory import Directory, Seen, capabilities
 from bot.commands.parameters import A_SERVER, SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import counted, lasted, named, shortened
+from bot.commands.tool_reviewing import withheld
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import Action, Reply, Table, Tone, Verb
+from bot.domain.pins import legible
 from bot.domain.servers import ServerConfig, ServerStatus
 from bot.domain.tools import Tool
 from bot.errors import NotFound
@@ -102,12 +104,35 @@ async def verified(servers: ServerAdmin, config: ServerConfig, done: str) -> Asy
     state = await servers.connect(config.id)
     tools = capabilities(servers, config.id).tools
     connected = state.status is ServerStatus.CONNECTED
+    waiting = withheld(servers, config.id)
     yield Reply(
         f"{named(config)} is {done}. {_marked(checks)} {'✓' if connected else '✗'} {tally(tools)}",
-        details=_explained(checks) + ((("problem", state.problem),) if state.problem else ()),
+        details=(
+            *_explained(checks),
+            *((("problem", state.problem),) if state.problem else ()),
+            *waits_for_review(waiting),
+        ),
         failed=not connected and done == "verified",
-        actions=(Action("Review tools", ("mcp", "tools", config.name), Tone.PRIMARY),),
+        actions=(
+            *to_review(config, waiting),
+            Action("Show tools", ("mcp", "tools", config.name), Tone.PLAIN if waiting else Tone.PRIMARY),
+        ),
     )
+
+
+def waits_for_review(waiting: Sequence[Tool]) -> tuple[tuple[str, str], ...]:
+    """Which tools are not offered before an admin has looked at them, and why one should look twice."""
+    if not waiting:
+        return ()
+    flagged = ((legible(tool.original_name), "; ".join(tool.flags)) for tool in waiting if tool.flags)
+    return (("waits for review", ", ".join(legible(tool.original_name) for tool in waiting)), *flagged)
+
+
+def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[Action, ...]:
+    """The way to look at them."""
+    if not waiting:
+        return ()
+    return (Action(f"Review {counted(len(waiting), 'tool')}", ("mcp", "review", "show", config.name), Tone.PRIMARY),)
 
 
 def tally(tools: tuple[Tool, ...]) -> str:

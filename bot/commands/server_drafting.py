@@ -1,28 +1,54 @@
-"""What adding and editing a server share: whether this person may have it so, and a look at it once it is kept."""
+"""Servers as somebody would have them: drafted from fields, and judged whether this person may have them so; and a look
+at one once it is kept. Commands and the HTTP API both draft here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from bot.commands.definitions import Drafted, command_line
+from bot.commands.definitions import Drafted, command_line, drafted, is_slug, slug_of
 from bot.commands.directory import Directory, taken
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import named
-from bot.commands.refusals import Refusal
+from bot.commands.refusals import NotTheirs
 from bot.commands.server_checks import verified
 from bot.commands.server_listing import reached
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.secrets import SecretSource
-from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord, StdioTransport, Transport
+from bot.domain.servers import (
+    EVERYWHERE,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    Transport,
+)
 
 _OPERATORS = "Only the operator may have programs started on this machine."
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who wants what, and for where. `name` is a slug, or something to make one of.
+    `hidden` is the secret it signs in with and `values` are others by slot, where the secrets themselves were given.
+    """
+
+    fields: Mapping[str, str]
+    member: Member
+    conversation: ConversationKey
+    name: str = ""
+    everywhere: bool = False
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
 class ServerDrafting:
-    """Judges drafts."""
+    """Drafts and judges."""
 
     def __init__(self, parts: CommandParts, directory: Directory) -> None:
         self._parts = parts
@@ -33,9 +59,32 @@ class ServerDrafting:
         return self._parts.rights.operates(member)
 
     def may_define(self, config: ServerConfig, member: Member) -> None:
-        """Raises Refusal if this person may not touch such a definition."""
+        """Raises NotTheirs if this person may not touch such a definition."""
         if isinstance(config.transport, StdioTransport) and not self.operates(member):
-            raise Refusal(f"{_OPERATORS} This server is one.")
+            raise NotTheirs(f"{_OPERATORS} This server is one.")
+
+    def admits(self, slug: str) -> bool:
+        """Whether the operator lets servers have this name."""
+        return not self._parts.allowed_names or slug in self._parts.allowed_names
+
+    async def new(self, wish: Wish) -> Drafted:
+        """A server that there is not yet."""
+        slug = wish.name if is_slug(wish.name) else slug_of(wish.name)
+        workspace = EVERYWHERE if wish.everywhere else wish.conversation.home
+        blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
+        record = ServerRecord(blank, created_by=wish.member.author.principal)
+        draft = drafted(record, wish.fields, hidden=wish.hidden, values=wish.values, argv=wish.argv)
+        if not slug:
+            draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
+        return await self.judge(draft, wish.member, wish.conversation)
+
+    async def changed(self, record: ServerRecord, wish: Wish) -> Drafted:
+        """A kept server, changed. Raises NotTheirs if this person may not touch it."""
+        self.may_define(record.config, wish.member)
+        draft = drafted(record, wish.fields, hidden=wish.hidden, values=wish.values, argv=wish.argv)
+        await self.judge(draft, wish.member, wish.conversation)
+        self.judge_change(record, draft, wish.member)
+        return draft
 
     async def judge(self, draft: Drafted, member: Member, conversation: ConversationKey) -> Drafted:
         """The draft, with what it does not show by itself among its errors: whether this person may have it, here,
@@ -48,13 +97,13 @@ class ServerDrafting:
         place = "command" if local else "url"
         if place not in draft.errors and (objection := self._parts.administration.objection(config)):
             draft.errors[place] = objection
-        if self._parts.allowed_names and config.name not in self._parts.allowed_names:
+        if not self.admits(config.name):
             draft.errors.setdefault("name", "The operator does not allow a server of this name here.")
         others = await self._directory.all(conversation)
-        for field, text in (("name", config.name), ("title", config.title)):
+        for name, text in (("name", config.name), ("title", config.title)):
             other = taken(others, text, but=config.id) if text else None
             if other is not None:
-                draft.errors.setdefault(field, f"This is taken by {other.name}.")
+                draft.errors.setdefault(name, f"This is taken by {other.name}.")
         return draft
 
     def judge_change(self, before: ServerRecord, draft: Drafted, member: Member) -> None:

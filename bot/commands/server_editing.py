@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import Deed, Filled, Request
-from bot.commands.definitions import Drafted, differences, drafted
+from bot.commands.definitions import Drafted, waits
 from bot.commands.directory import Directory
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import ago, named
-from bot.commands.server_drafting import ServerDrafting, exactly, starts
+from bot.commands.secret_links import SecretLinks
+from bot.commands.server_drafting import ServerDrafting, Wish, exactly, starts
 from bot.commands.server_forms import form, steps_of_editing
+from bot.commands.server_keeping import Faulty, Overtaken, ServerKeeping
 from bot.commands.server_options import (
     EDIT,
     all_wrong,
@@ -27,9 +29,7 @@ from bot.commands.server_options import (
     values_of,
 )
 from bot.domain.commands import Action, Form, Reply
-from bot.domain.conversations import Author
-from bot.domain.servers import ServerRecord, Standing
-from bot.errors import Conflict
+from bot.domain.servers import AUTH_SECRET, ServerRecord, Standing
 
 _INSTEAD = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
 
@@ -37,10 +37,14 @@ _INSTEAD = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
 class ServerEditing:
     """Changes servers."""
 
-    def __init__(self, parts: CommandParts, directory: Directory, drafting: ServerDrafting) -> None:
-        self._parts = parts
+    def __init__(
+        self, parts: CommandParts, directory: Directory, drafting: ServerDrafting, keeping: ServerKeeping
+    ) -> None:
+        self._clock = parts.clock
+        self._links = SecretLinks(parts)
         self._directory = directory
         self._drafting = drafting
+        self._keeping = keeping
 
     @property
     def deed(self) -> Deed:
@@ -57,19 +61,16 @@ class ServerEditing:
         fields = fields_given(arguments)
         if arguments.given("rename"):
             fields["name"] = arguments.one("rename")
-        draft = drafted(record, fields, argv=argv_given(arguments))
-        await self._drafting.judge(draft, request.member, request.conversation)
-        self._drafting.judge_change(record, draft, request.member)
-        if draft.errors:
-            yield all_wrong("Nothing was changed.", draft.errors, "edit")
-            return
-        async for reply in self._keep(record, draft, request.author, verify=not arguments.given("no-verify")):
+        wish = Wish(fields, request.member, request.conversation, argv=argv_given(arguments))
+        draft = await self._drafting.changed(record, wish)
+        draft = draft if request.hidden_input else self._links.ready(draft)
+        async for reply in self._keep(record, draft, request, verify=not arguments.given("no-verify")):
             yield reply
 
     async def _editing(self, filled: Filled) -> AsyncIterator[Reply | Form]:
         server_id, version, *_ = (*filled.state, "", "")
         seen = await self._directory.find(server_id, filled.conversation)
-        record = self._directory.record_of(seen, operates=self._drafting.operates(filled.member))
+        record = self._directory.record_of(seen, filled.member)
         self._drafting.may_define(record.config, filled.member)
         if str(record.version) != version:
             yield self._overtaken(record)
@@ -77,9 +78,8 @@ class ServerEditing:
         before = values_of(record)
         fields, number = {**before, **filled.fields}, step_number(filled)
         steps = steps_of_editing(fields, before)
-        draft = drafted(record, split(fields))
-        await self._drafting.judge(draft, filled.member, filled.conversation)
-        self._drafting.judge_change(record, draft, filled.member)
+        draft = await self._drafting.changed(record, Wish(split(fields), filled.member, filled.conversation))
+        draft = draft if filled.hidden_input else self._links.ready(draft)
         errors = {**on_form(draft.errors), **filled.errors}
         confirming = steps[-1][0].name == "confirm"
         if number == len(steps) and confirming:
@@ -89,38 +89,37 @@ class ServerEditing:
             intro = starts(draft.record.config) if confirming and step == len(steps) else ""
             yield _form(record, fields, errors, step, intro=intro)
             return
-        async for reply in self._keep(record, draft, filled.author, verify=True):
+        async for reply in self._keep(record, draft, filled, verify=True):
             yield reply
 
     async def _keep(
-        self, before: ServerRecord, draft: Drafted, by: Author, *, verify: bool
+        self, before: ServerRecord, draft: Drafted, asked: Request | Filled, *, verify: bool
     ) -> AsyncIterator[Reply | Form]:
-        changes = differences(before, draft.record)
-        if not changes:
+        kept = await self._keeping.change(before, draft, asked.author)
+        match kept:
+            case Faulty(errors):
+                yield all_wrong("Nothing was changed.", errors, "edit")
+                return
+            case Overtaken(record):
+                yield self._overtaken(record)
+                return
+        if not kept.changes:
             yield Reply(f"{named(before.config)} is as it was: nothing is different.")
             return
-        try:
-            record = await self._parts.server_store.change(draft.record, draft.secrets, by, changes=changes)
-        except Conflict as conflict:
-            if conflict.field:
-                yield all_wrong("Nothing was changed.", {conflict.field: str(conflict)}, "edit")
-            else:
-                yield self._overtaken(await self._present(before))
+        record = kept.record
+        told = tuple((f"changed {name}", said) for name, said in kept.changes.items())
+        if waits(before, draft):
+            said = f"{named(record.config)} is changed, and waits for the secret it signs in with."
+            reply = await self._links.offered(record, AUTH_SECRET, asked.author, asked.conversation, said)
+            yield replace(reply, details=(*told, *reply.details))
             return
-        await self._parts.administration.refresh()
-        told = tuple((f"changed {name}", said) for name, said in changes.items())
         look = verify and record.standing is Standing.ON
         async for reply in self._drafting.looked_at(record, "changed", verify=look):
             yield replace(reply, details=(*told, *reply.details))
 
-    async def _present(self, record: ServerRecord) -> ServerRecord:
-        """The record as it is now."""
-        records = await self._parts.server_store.records()
-        return next((each for each in records if each.id == record.id), record)
-
     def _overtaken(self, record: ServerRecord) -> Reply:
         """Somebody was faster: who, and how it stands now."""
-        when = ago(record.updated_at, self._parts.clock())
+        when = ago(record.updated_at, self._clock())
         return Reply(
             f"{named(record.config)} has been changed since you opened it. Nothing was saved.",
             details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"), *exactly(record.config)),

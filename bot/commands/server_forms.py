@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
 
 from bot.commands.command import SECRET_FIELD
 from bot.commands.definitions import KINDS, LONGEST, LONGEST_INSTRUCTION, NO, TRANSPORTS, YES
@@ -10,6 +12,17 @@ from bot.commands.phrases import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
 
 Step = tuple[Field, ...]
+
+
+class Asking(Enum):
+    """How a form asks for a secret: where it is; or for itself, at a hidden prompt; or where it is, and else with a
+    one-time link once the rest is kept.
+    """
+
+    REFERENCE = "reference"
+    PROMPT = "prompt"
+    LINK = "link"
+
 
 _NAME = Field("title", "Name", hint="what people call it", required=True, longest=LONGEST["title"])
 _TRANSPORT = Field(
@@ -61,6 +74,7 @@ _HIDDEN = Field(
     "the secret itself, kept encrypted; leave it empty if you gave a reference",
     longest=4096,
 )
+_SECRET_OR_LINK = replace(_SECRET, hint="env:NAME or file:/path, never the secret itself; empty: a link to enter it")
 _ENV = Field("env", "Environment", FieldKind.LINES, "NAME=env:OTHER or NAME=file:/path, one a line")
 _HEADERS = Field("headers", "Other headers", FieldKind.LINES, "Name=env:OTHER or Name=file:/path, one a line")
 _FOLDER = Field("cwd", "Folder", hint="where the program starts; an absolute path", longest=1024)
@@ -86,12 +100,12 @@ _CONNECT_TIME = Field("connect_timeout", "Seconds to connect", longest=10)
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
-def steps_of_adding(fields: Mapping[str, str], *, hidden_input: bool) -> list[Step]:
+def steps_of_adding(fields: Mapping[str, str], asking: Asking) -> list[Step]:
     """The steps, as far as they are known from what was filled in."""
     steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
     if fields.get("transport") == "stdio":
         return [*steps, (_ENV, _FOLDER, confirmation(fields.get("title", "")))]
-    return [*steps, *_signing_in(fields.get("auth", ""), hidden_input=hidden_input)]
+    return [*steps, *_signing_in(fields.get("auth", ""), asking)]
 
 
 def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
@@ -177,12 +191,14 @@ def _filled(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) 
     )
 
 
-def _signing_in(auth: str, *, hidden_input: bool) -> list[Step]:
-    secret = (_SECRET, _HIDDEN) if hidden_input else (_SECRET,)
+def _signing_in(auth: str, asking: Asking) -> list[Step]:
     match auth:
         case "header" | "api_key":
-            return [(_HEADER, *secret)]
+            return [(_HEADER, *_ASKED[asking])]
         case "basic":
-            return [(_USER, *secret)]
+            return [(_USER, *_ASKED[asking])]
         case _:
             return []
+
+
+_ASKED = {Asking.REFERENCE: (_SECRET,), Asking.PROMPT: (_SECRET, _HIDDEN), Asking.LINK: (_SECRET_OR_LINK,)}

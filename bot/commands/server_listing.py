@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from bot.commands.command import Deed, Request
 from bot.commands.directory import Directory, Seen
@@ -11,11 +11,13 @@ from bot.commands.paging import cut, page_of
 from bot.commands.parameters import A_SERVER, SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import POLICY_WORDS, ago, named, shortened
+from bot.commands.tool_reviewing import withheld
 from bot.domain.commands import Action, Reply, Table, Tone, Verb, Who
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import (
     EVERYWHERE,
     AuthenticationKind,
+    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerRecord,
@@ -122,7 +124,7 @@ class ServerListing:
             how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._parts.rights.who} for one."
             return Reply(f"No servers yet. {how}", actions=add)
         shown = cut(servers, request.arguments.page)
-        rows = tuple(self._row(each, request.conversation) for each in shown)
+        rows = tuple(self._row(each, request) for each in shown)
         trouble = sum(each.status in _TROUBLE for each in servers)
         details = [("checked", ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))]
         files = ", ".join(each.name for each in servers if each.record is None)
@@ -135,7 +137,7 @@ class ServerListing:
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
         )
 
-    def _row(self, seen: Seen, where: ConversationKey) -> tuple[str, ...]:
+    def _row(self, seen: Seen, request: Request) -> tuple[str, ...]:
         tools = self._directory.capabilities(seen).tools
         count = max(len(tools), seen.state.tool_count if seen.state else 0)
         writes = sum(not tool.read_only for tool in tools)
@@ -144,9 +146,20 @@ class ServerListing:
             seen.status.value,
             transport_word(seen.config),
             f"{count} ({writes} write)" if writes else str(count),
-            self._policies(tools, where),
-            shortened(seen.problem or _sync_problem(seen)),
+            self._policies(tools, request.conversation),
+            shortened(self._problem(seen, request) or _sync_problem(seen) or self._waits(seen)),
         )
+
+    def _problem(self, seen: Seen, request: Request) -> str:
+        """What is wrong with a server, for admins: it names addresses, and where secrets are."""
+        if not seen.problem or self._parts.rights.administers(request.member):
+            return seen.problem
+        return "only administrators are shown what is wrong"
+
+    def _waits(self, seen: Seen) -> str:
+        """How many of a server's tools nobody may use before somebody has looked at them."""
+        count = len(withheld(self._parts.servers, seen.id))
+        return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {seen.name}" if count else ""
 
     def _policies(self, tools: Sequence[Tool], where: ConversationKey) -> str:
         """One word for a server's tools, or how many of which."""
@@ -158,11 +171,11 @@ class ServerListing:
     def _shown(self, request: Request, servers: list[Seen]) -> Reply:
         (seen,) = servers
         administers = self._parts.rights.administers(request.member)
-        facts = [*self._facts(seen), *(self._inner_facts(seen) if administers else _outer_facts(seen.config))]
+        facts = [*self._facts(seen, request), *(self._inner_facts(seen) if administers else _outer_facts(seen.config))]
         details = tuple((name, value) for name, value in facts if value)
         return Reply(f"MCP server {named(seen.config)}", details=details, actions=_steps(seen) if administers else ())
 
-    def _facts(self, seen: Seen) -> list[tuple[str, str]]:
+    def _facts(self, seen: Seen, request: Request) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(seen).tools
         state, now = seen.state, self._parts.clock()
         count = max(len(tools), state.tool_count if state else 0)
@@ -172,11 +185,12 @@ class ServerListing:
             ("title", seen.config.title),
             ("description", seen.config.description),
             ("state", seen.status.value),
-            ("problem", seen.problem),
+            ("problem", self._problem(seen, request)),
             ("protocol", state.protocol if state else ""),
             ("server version", state.server_version if state else ""),
             ("connected", ago(state.connected_at, now) if state and state.connected_at else ""),
             ("tools", f"{count} ({writes} write)" if writes else str(count)),
+            ("review", self._waits(seen)),
             ("what is known", synced if seen.sync is not SyncStatus.NEVER_SYNCED else ""),
             ("trusted", "yes" if seen.config.trusted else "no: its hints lower no risk"),
             ("managed in", self._parts.file if seen.record is None else "chat"),
@@ -192,7 +206,7 @@ class ServerListing:
             ("system instruction", config.system_instruction),
             ("response instruction", config.response_instruction),
             ("auto context tool", config.auto_context_tool),
-            ("time limits", f"{config.connect_timeout:g} s to connect, {config.tool_timeout:g} s a call"),
+            ("time limits", _time_limits(config)),
             ("id", config.id),
         ]
 
@@ -200,21 +214,26 @@ class ServerListing:
         tools = [(seen, tool) for seen in servers for tool in self._directory.capabilities(seen).tools]
         if not tools:
             return Reply("No tools are offered now. `/mcp list` says why.")
-        policy_of = self._parts.administration.policy_of
+        waiting = {tool.name for seen in servers for tool in withheld(self._parts.servers, seen.id)}
         rows = tuple(
-            (
-                tool.name,
-                risk(tool),
-                str(seen.status) if seen.status in _OFF else POLICY_WORDS[policy_of(tool, request.conversation)],
-                _summary(tool),
-            )
+            (tool.name, risk(tool), self._standing(seen, tool, waiting, request), _summary(tool))
             for seen, tool in cut(tools, request.arguments.page)
         )
+        told = tuple(("review", said) for seen in servers if (said := self._waits(seen)))
         return Reply(
             f"Tools · {len(tools)}",
             Table(("tool", "risk", "policy", "what it does"), rows),
+            told,
             page=page_of(request.arguments.page, len(tools), _again("tools", request, servers)),
         )
+
+    def _standing(self, seen: Seen, tool: Tool, waiting: Collection[str], request: Request) -> str:
+        """What happens if somebody asks for a tool, in a word or two."""
+        if seen.status in _OFF:
+            return str(seen.status)
+        if tool.name in waiting:
+            return "waits for review"
+        return POLICY_WORDS[self._parts.administration.policy_of(tool, request.conversation)]
 
     def _resourced(self, request: Request, servers: list[Seen]) -> Reply:
         rows: list[tuple[str, ...]] = []
@@ -252,8 +271,16 @@ def transport_word(config: ServerConfig) -> str:
     match config.transport:
         case StdioTransport():
             return "stdio"
-        case HttpTransport():
-            return "streamable HTTP"
+        case HttpTransport(kind=kind):
+            return _SPOKEN[kind]
+
+
+_SPOKEN = {
+    HttpKind.STREAMABLE: "streamable HTTP",
+    HttpKind.SSE: "HTTP+SSE",
+    HttpKind.AUTO: "HTTP (auto)",
+    HttpKind.JSONRPC: "JSON-RPC over HTTP",
+}
 
 
 def reached(config: ServerConfig) -> list[tuple[str, str]]:
@@ -295,6 +322,12 @@ def _record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         ("changed", f"{ago(record.updated_at, now)} by {record.updated_by}" if record.version > 1 else ""),
         ("version", str(record.version)),
     ]
+
+
+def _time_limits(config: ServerConfig) -> str:
+    single = "".join(f", {seconds:g} s for {tool}" for tool, seconds in config.tool_timeouts.items())
+    longest = f"{config.tool_timeout_max:g} s with progress"
+    return f"{config.connect_timeout:g} s to connect, {config.tool_timeout:g} s a call{single}, {longest}"
 
 
 def _where(reference: str) -> str:

@@ -13,7 +13,6 @@ from bot.commands.server_forms import Step
 from bot.commands.words import Arguments
 from bot.domain.commands import Parameter, Reply, Shape, Verb
 from bot.domain.servers import ServerRecord
-from bot.errors import Conflict
 
 _OPTION = Shape.OPTION
 _REFERENCE = "env:NAME or file:/path"
@@ -40,6 +39,7 @@ _DEFINING = (
     Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
     Parameter("connect-timeout", "seconds to connect", _OPTION, metavar="SECONDS"),
     Parameter("tool-timeout", "seconds a call may take", _OPTION, metavar="SECONDS"),
+    Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),
     Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
 )
 ADD = Verb(
@@ -73,7 +73,7 @@ def fields_given(arguments: Arguments) -> dict[str, str]:
     """Options as fields. What is not given is not there."""
     plain = [each.name for each in _DEFINING if not each.repeated and each.name != "command"]
     fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
-    for option, field in (("header", "headers"), ("env", "env")):
+    for option, field in (("header", "headers"), ("env", "env"), ("tool-limit", "tool_timeouts")):
         if arguments.given(option):
             fields[field] = "\n".join(arguments.many(option))
     if arguments.given("command"):
@@ -134,11 +134,6 @@ def unconfirmed(fields: Mapping[str, str], name: str) -> dict[str, str]:
     """What is wrong with a name that was to be typed once more, if anything is."""
     confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
     return {} if confirmed else {"confirm": f"Type {name} to allow this command line, or leave."}
-
-
-def under(conflict: Conflict, errors: Mapping[str, str]) -> dict[str, str]:
-    """Errors by field, with what a store had against it."""
-    return {**errors, conflict.field or "name": str(conflict)}
 
 
 def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:

@@ -9,14 +9,13 @@ from bot.commands.directory import Directory, Seen
 from bot.commands.paging import cut, page_of
 from bot.commands.parameters import A_SERVER, A_TOOL, POLICY
 from bot.commands.parts import CommandParts
-from bot.commands.phrases import POLICY_SAID, POLICY_WORDS, ago, code, did_you_mean, named, policy_meant
+from bot.commands.phrases import POLICY_SAID, POLICY_WORDS, ago, code, named, policy_meant
+from bot.commands.policy_keeping import PolicyKeeping, bare
 from bot.commands.policy_options import CONDITIONS, TERMS, given_rule, options_of, shown_id
-from bot.commands.refusals import Refusal
 from bot.commands.server_listing import risk
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Action, Known, Parameter, Reply, Table, Verb
-from bot.domain.conversations import ConversationKey
-from bot.domain.policies import ANY, Rule, as_pattern, is_for_server, is_for_tool, is_pattern
+from bot.domain.policies import ANY, Rule, is_for_server, is_for_tool, is_pattern
 from bot.domain.rule_language import words
 from bot.domain.servers import EVERYWHERE
 from bot.domain.terms import NO_TERMS
@@ -39,6 +38,7 @@ class ServerPolicies:
     def __init__(self, parts: CommandParts, directory: Directory) -> None:
         self._parts = parts
         self._directory = directory
+        self._keeping = PolicyKeeping(parts, directory)
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -62,7 +62,7 @@ class ServerPolicies:
             servers = [await self._directory.find(name, request.conversation)]
         else:
             servers = await self._directory.all(request.conversation)
-        rules = await self._rules(request.conversation)
+        rules = await self._keeping.rules(request.conversation)
         rows = [row for seen in servers for row in self._rows(seen, rules, request)]
         others = self._other_rules(servers, request, whole=not name)
         if not rows and not others:
@@ -127,91 +127,41 @@ class ServerPolicies:
 
     async def _set(self, request: Request) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        seen = await self._server(arguments.one("server"), request.conversation)
+        seen = await self._keeping.server(arguments.one("server"), request.conversation)
         policy = policy_meant(arguments.one("policy")) or ApprovalPolicy.ASK_USER
-        given = arguments.one("tool")
-        if given and seen:
-            await self._directory.wake([seen])
-        tool = self._tool_name(seen, given) if given else ANY
-        profile = await self._profile(arguments.one("profile"), request.conversation)
-        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.home
+        tool = await self._keeping.tool(seen, arguments.one("tool"))
+        profile = await self._keeping.profile(arguments.one("profile"), request.conversation)
+        home = EVERYWHERE if self._parts.rights.everywhere(request.member) else request.conversation.home
         base = Rule(policy, server_id=seen.id if seen else "", tool=tool, profile=profile, workspace=home)
-        rule = given_rule(base, arguments, request.conversation)
-        before = next((each for each in await self._parts.policies.rules() if _same(each, rule)), None)
-        kept = await self._parts.policies.set_rule(rule, request.author)
-        await self._parts.administration.refresh()
+        ruled = await self._keeping.set(given_rule(base, arguments, request.conversation), request.author)
+        kept = ruled.rule
         slug = seen.name if seen else ""
         yield Reply(
             f"{_about(seen, tool)}: {POLICY_SAID[policy]}.{await self._overruled(seen, kept, request)}{_unsent(kept)}",
             details=() if kept.plain and kept.terms == NO_TERMS and not kept.but else ((kept.id, words(kept, slug)),),
-            actions=(_undo(kept, slug, before),),
+            actions=(_undo(kept, slug, ruled.before),),
         )
 
     async def _clear(self, request: Request) -> AsyncIterator[Reply]:
         wanted = request.arguments.one("server")
-        rules = await self._rules(request.conversation)
+        rules = await self._keeping.rules(request.conversation)
         rule = next((each for each in rules if each.id == wanted), None)
         if rule is None:
-            seen = await self._server(wanted, request.conversation)
-            given = request.arguments.one("tool")
-            found = [each for each in rules if each.server_id == (seen.id if seen else "") and _bare(each)]
-            tool = given if given in {each.tool for each in found} else self._tool_name(seen, given) if given else ANY
+            seen = await self._keeping.server(wanted, request.conversation)
+            tool, rule = self._keeping.about(rules, seen, request.arguments.one("tool"), request.member)
             about = _about(seen, tool)
-            fitting = [each for each in found if each.tool == tool]
-            mine = [each for each in fitting if self._may_change(each, request)]
-            rule = next(iter(mine or fitting), None)
         else:
             seen = next(
                 (each for each in await self._directory.all(request.conversation) if each.id == rule.server_id), None
             )
             about = shown_id(rule)
-        if rule is not None and not self._may_change(rule, request):
-            raise Refusal(f"{shown_id(rule)} holds in every workspace. Only the operator can change it.")
-        if rule is None or not await self._parts.policies.clear_rule(rule.id, request.author):
+        if rule is None or not await self._keeping.clear(rule, request.member):
             yield Reply(f"Nobody has said anything of {about}. Nothing was changed.", failed=True)
             return
-        await self._parts.administration.refresh()
         yield Reply(
             f"{about}: back to what holds without it.",
             actions=(Action("Undo", ("mcp", "policy", "set", *options_of(rule, seen.name if seen else ""))),),
         )
-
-    async def _rules(self, where: ConversationKey) -> list[Rule]:
-        """The admins' rules that hold here."""
-        return [rule for rule in await self._parts.policies.rules() if rule.workspace in (EVERYWHERE, where.home)]
-
-    def _may_change(self, rule: Rule, request: Request) -> bool:
-        return rule.workspace != EVERYWHERE or self._parts.rights.operates(request.member)
-
-    async def _server(self, name: str, where: ConversationKey) -> Seen | None:
-        """The server that is meant, None for all. Renaming it must change nothing, so patterns mean nothing here."""
-        if name == ANY:
-            return None
-        if is_pattern(name):
-            raise Refusal("A rule here is about one server, or about all: `*`. Other patterns are for the file.")
-        return await self._directory.find(name, where)
-
-    async def _profile(self, name: str, where: ConversationKey) -> str:
-        if not name:
-            return ""
-        for profile in await self._parts.profiles.profiles():
-            if profile.workspace in (EVERYWHERE, where.home) and name.strip().lower() in (
-                profile.name.lower(),
-                profile.id,
-            ):
-                return profile.id
-        raise Refusal("There is no profile of that name. `/profile list` lists them.")
-
-    def _tool_name(self, seen: Seen | None, name: str) -> str:
-        """The pattern for a tool that is known, or the one that was given."""
-        tools = self._directory.capabilities(seen).tools if seen else ()
-        found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
-        if found is not None:
-            return as_pattern(found.original_name)
-        if seen is None or is_pattern(name):
-            return name
-        hint = did_you_mean(name, (tool.original_name for tool in tools))
-        raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
 
     async def _overruled(self, seen: Seen | None, rule: Rule, request: Request) -> str:
         """Where another rule counts more, and where this one fits nothing."""
@@ -220,7 +170,7 @@ class ServerPolicies:
         fitting = _named_tools(rule, tools)
         if tools and not fitting:
             return " It fits no tool that is known now."
-        if not _bare(rule):
+        if not bare(rule):
             return ""
         policy_of = self._parts.administration.policy_of
         wanted = (rule.policy, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_ALLOW)
@@ -252,24 +202,15 @@ def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:
     return [tool for tool in tools if is_for_server(rule, tool) and is_for_tool(rule, tool)]
 
 
-def _bare(rule: Rule) -> bool:
-    """It looks at nothing but server and tool."""
-    return rule.conditions[3:] == Rule(rule.policy).conditions[3:]
-
-
 def _in_the_table(rule: Rule) -> bool:
     """The list shows it, or what it comes to, beside its tool: it looks at nothing else, and has no terms."""
     by_name = bool(rule.server_id) or not is_pattern(rule.server)
     return (
         by_name
-        and _bare(rule)
+        and bare(rule)
         and rule.terms == NO_TERMS
         and (rule.plain or rule.tool == ANY or not is_pattern(rule.tool))
     )
-
-
-def _same(one: Rule, other: Rule) -> bool:
-    return one.workspace == other.workspace and one.conditions == other.conditions
 
 
 def _undo(rule: Rule, slug: str, before: Rule | None) -> Action:

@@ -1,5 +1,5 @@
-"""`/mcp secret set`, `clear`, `rotate`: where a server's secrets are. The value itself is taken by a hidden prompt
-alone, and shown to nobody.
+"""`/mcp secret set`, `clear`, `rotate`: where a server's secrets are. The value itself is taken by a hidden prompt, or
+behind a one-time link, and shown to nobody.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bot.commands.parameters import SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import ago, counted, named
 from bot.commands.refusals import Refusal
+from bot.commands.secret_links import SWITCH_ON, SecretLinks
 from bot.commands.server_drafting import ServerDrafting
 from bot.domain.commands import Action, Field, FieldKind, Form, Parameter, Reply, Verb
 from bot.domain.conversations import Author
@@ -33,6 +34,7 @@ class ServerSecrets:
         self._parts = parts
         self._directory = directory
         self._drafting = drafting
+        self._links = SecretLinks(parts)
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -50,18 +52,20 @@ class ServerSecrets:
             async for reply in self._keep(record, slot, _reference(text), {}, request.author):
                 yield reply
         elif request.hidden_input:
-            _check_use(record, slot)
+            check_use(record, slot)
             yield _form(record, slot)
+        elif self._links.on:
+            yield await self._linked(record, slot, request)
         else:
             raise Refusal(
                 "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
-                "operator's own terminal."
+                f"operator's own terminal. {SWITCH_ON}"
             )
 
     async def _given(self, filled: Filled) -> AsyncIterator[Reply | Form]:
         server_id, version, *_ = (*filled.state, "", "")
         seen = await self._directory.find(server_id, filled.conversation)
-        record = self._directory.record_of(seen, operates=self._parts.rights.operates(filled.member))
+        record = self._directory.record_of(seen, filled.member)
         self._drafting.may_define(record.config, filled.member)
         slot = _slot(record, filled.fields.get("slot", ""))
         value = filled.fields.get(SECRET_FIELD, "").strip()
@@ -103,15 +107,23 @@ class ServerSecrets:
                 yield reply
         elif reference.source is SecretSource.STORED and request.hidden_input:
             yield _form(record, slot)
+        elif reference.source is SecretSource.STORED and self._links.on:
+            yield await self._linked(record, slot, request)
         elif reference.source is SecretSource.STORED:
             raise Refusal(
                 "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
-                "`/mcp secret rotate NAME SLOT env:NAME`."
+                f"`/mcp secret rotate NAME SLOT env:NAME`. {SWITCH_ON}"
             )
         else:
             # What a variable or a file says is read anew whenever the record is.
             async for reply in self._keep(record, slot, reference, {}, request.author):
                 yield reply
+
+    async def _linked(self, record: ServerRecord, slot: str, request: Request) -> Reply:
+        """A link behind which the secret is entered."""
+        check_use(record, slot)
+        said = f"A secret of {named(record.config)} is entered on a page of the bot's own, never in a chat."
+        return await self._links.offered(record, slot, request.member.author, request.conversation, said)
 
     async def _changeable(self, request: Request) -> tuple[Seen, ServerRecord]:
         """A server whose secrets this person may set: what a program finds in its environment can make it another."""
@@ -128,7 +140,7 @@ class ServerSecrets:
         by: Author,
     ) -> AsyncIterator[Reply]:
         before = record.secrets.get(slot)
-        _check_use(record, slot)
+        check_use(record, slot)
         changed = replace(record, secrets={**record.secrets, slot: reference})
         said = f"{before or 'nothing'} → {reference}"
         async for reply in self._change(changed, values, by, {f"secret {slot}": said}, "set"):
@@ -189,7 +201,7 @@ def _slot(record: ServerRecord, text: str) -> str:
     raise Refusal(f"A secret of {named(record.config)} is for {slot}.")
 
 
-def _check_use(record: ServerRecord, slot: str) -> None:
+def check_use(record: ServerRecord, slot: str) -> None:
     """Raises Refusal if the server has no use for such a secret, before anybody types it."""
     if slot == AUTH_SECRET and record.authentication.kind is AuthenticationKind.NONE:
         raise Refusal(

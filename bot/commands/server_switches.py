@@ -12,10 +12,11 @@ from bot.commands.parameters import CONFIRM, SERVER, VERSION
 from bot.commands.parts import CommandParts, Difference
 from bot.commands.phrases import ago, counted, named
 from bot.commands.refusals import Refusal
-from bot.commands.server_checks import tally
+from bot.commands.server_checks import tally, to_review, waits_for_review
+from bot.commands.server_keeping import ServerKeeping
+from bot.commands.tool_reviewing import withheld
 from bot.domain.commands import Action, Parameter, Reply, Shape, Tone, Verb
 from bot.domain.servers import ServerRecord, ServerState, ServerStatus, Standing
-from bot.errors import Conflict
 
 A_WEEK = 7 * 86400
 LOOKED_THROUGH = 500
@@ -26,9 +27,10 @@ _APPLY = Parameter("apply", "run by the file from now on", Shape.FLAG)
 class ServerSwitches:
     """Switches servers on and off, fetches what they offer anew, and takes them away."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandParts, directory: Directory, keeping: ServerKeeping) -> None:
         self._parts = parts
         self._directory = directory
+        self._keeping = keeping
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -52,7 +54,7 @@ class ServerSwitches:
         if record.standing is Standing.ON:
             yield Reply(f"{named(seen.config)} is on already.")
             return
-        await self._stand(record, Standing.ON, request)
+        await self._keeping.stand(record, Standing.ON, request.author)
         yield Reply(f"{named(seen.config)} is on.", actions=(Action("Verify", ("mcp", "verify", seen.name)),))
 
     async def _disable(self, request: Request) -> AsyncIterator[Reply]:
@@ -61,23 +63,20 @@ class ServerSwitches:
             yield Reply(f"{named(seen.config)} is off already.")
             return
         waiting = await self._parts.archive.running(seen.id)
-        await self._stand(record, Standing.DISABLED, request)
+        await self._keeping.stand(record, Standing.DISABLED, request.author)
         told = f" {_waiting(waiting)}" if waiting else ""
         undo = Action("Undo", ("mcp", "enable" if record.standing is Standing.ON else "disconnect", seen.name))
         yield Reply(f"{named(seen.config)} is off: its tools are gone from the next answer on.{told}", actions=(undo,))
 
     async def _connect(self, request: Request) -> AsyncIterator[Reply]:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        if seen.record is not None and seen.record.standing is not Standing.ON:
-            record = self._directory.record_of(seen, operates=self._parts.rights.operates(request.member))
-            if record.standing is Standing.DISABLED:
-                yield Reply(
-                    f"{named(seen.config)} is disabled. Enable it first.",
-                    failed=True,
-                    actions=(Action("Enable", ("mcp", "enable", seen.name)),),
-                )
-                return
-            await self._stand(record, Standing.ON, request)
+        if not await self._keeping.let_connect(seen, request.member):
+            yield Reply(
+                f"{named(seen.config)} is disabled. Enable it first.",
+                failed=True,
+                actions=(Action("Enable", ("mcp", "enable", seen.name)),),
+            )
+            return
         yield Reply(f"Connecting to {named(seen.config)}…")
         yield self._stands(seen, await self._parts.servers.connect(seen.id))
 
@@ -86,7 +85,7 @@ class ServerSwitches:
         if record.standing is Standing.DISCONNECTED:
             yield Reply(f"{named(seen.config)} is disconnected already.")
             return
-        await self._stand(record, Standing.DISCONNECTED, request)
+        await self._keeping.stand(record, Standing.DISCONNECTED, request.author)
         undo = Action("Undo", ("mcp", "connect" if record.standing is Standing.ON else "disable", seen.name))
         yield Reply(f"{named(seen.config)} is disconnected, and stays so until it is connected again.", actions=(undo,))
 
@@ -96,22 +95,21 @@ class ServerSwitches:
             yield Reply(f"{named(seen.config)} is {seen.status.value}: there is nobody to ask.", failed=True)
             return
         yield Reply(f"Asking {named(seen.config)}…")
-        before = {tool.original_name: tool.definition for tool in self._directory.capabilities(seen).tools}
-        known = await self._parts.servers.sync(seen.id)
-        after = {tool.original_name: tool.definition for tool in known.tools}
-        news = (
-            ("new", sorted(after.keys() - before.keys())),
-            ("changed", sorted(name for name in after.keys() & before.keys() if after[name] != before[name])),
-            ("gone", sorted(before.keys() - after.keys())),
-        )
+        fetched = await self._keeping.fetch(seen)
+        known = fetched.capabilities
+        waiting = withheld(self._parts.servers, seen.id)
+        news = (("new", fetched.new), ("changed", fetched.changed), ("gone", fetched.gone))
         beside = [
             counted(len(known.resources) + len(known.templates), "resource"),
             counted(len(known.prompts), "prompt"),
         ]
         yield Reply(
             f"{named(seen.config)} is synced: {tally(known.tools)}, {', '.join(beside)}.",
-            details=tuple((name, ", ".join(names)) for name, names in news if names),
-            actions=(Action("Review tools", ("mcp", "tools", seen.name)),),
+            details=(
+                *((name, ", ".join(names)) for name, names in news if names),
+                *waits_for_review(waiting),
+            ),
+            actions=(*to_review(seen.config, waiting), Action("Show tools", ("mcp", "tools", seen.name))),
         )
 
     async def _remove(self, request: Request) -> AsyncIterator[Reply]:
@@ -123,13 +121,10 @@ class ServerSwitches:
         # A server without a title has an empty one, which is no name.
         if typed.strip().lower() not in {seen.name.lower(), seen.config.title.lower()} - {""}:
             raise Refusal("That was not its name. Nothing was removed.")
-        try:
-            await self._parts.server_store.remove(record.id, record.version, request.author)
-        except Conflict:
+        if await self._keeping.remove(record, request.author) is not None:
             seen, record = await self._directory.changeable(record.id, request)
             yield await self._consequences(seen, record, overtaken=True)
             return
-        await self._parts.administration.refresh()
         yield Reply(f"{named(seen.config)} is removed, with its secrets and rules.")
 
     async def _consequences(self, seen: Seen, record: ServerRecord, *, overtaken: bool) -> Reply:
@@ -160,7 +155,7 @@ class ServerSwitches:
     async def _reload(self, request: Request) -> AsyncIterator[Reply]:
         file = self._parts.file
         if request.arguments.given("apply"):
-            difference = await self._parts.administration.reload()
+            difference = await self._keeping.reload(request.member)
             yield _told(f"The bot runs by `{file}` as it is now.", difference, ())
             return
         difference = await self._parts.administration.difference()
@@ -169,10 +164,6 @@ class ServerSwitches:
             return
         apply = (Action("Apply", ("mcp", "reload", "--apply"), Tone.PRIMARY),)
         yield _told(f"`{file}` and what runs are different. Nothing has been changed yet.", difference, apply)
-
-    async def _stand(self, record: ServerRecord, standing: Standing, request: Request) -> None:
-        await self._parts.server_store.stand(record.id, standing, request.author)
-        await self._parts.administration.refresh()
 
     def _stands(self, seen: Seen, state: ServerState) -> Reply:
         tools = self._directory.capabilities(seen).tools

@@ -5,20 +5,19 @@ own, under the same policy and approval.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bot.commands.command import Deed, Request
-from bot.commands.directory import Directory, Seen
+from bot.commands.directory import Directory
 from bot.commands.parameters import SERVER, TOOL
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import code, did_you_mean, named
 from bot.commands.refusals import Refusal
-from bot.domain.capabilities import Bytes, Piece, Prompt, Text
+from bot.commands.server_calls import ServerCalls
+from bot.domain.capabilities import Bytes, Piece, Text
 from bot.domain.commands import Known, Parameter, Reply, Verb
-from bot.domain.conversations import InboundMessage
-from bot.domain.messages import ToolCall
+from bot.domain.nesting import is_too_deep
 from bot.domain.tools import Tool
 
 LONGEST_ARGUMENTS = 100_000
@@ -31,8 +30,9 @@ class ServerUse:
     """Reads, writes out and runs."""
 
     def __init__(self, parts: CommandParts, directory: Directory) -> None:
-        self._parts = parts
+        self._servers = parts.servers
         self._directory = directory
+        self._calls = ServerCalls(parts, directory)
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -41,62 +41,32 @@ class ServerUse:
         prompt = Parameter("prompt", "the prompt's name", required=True, completes=Known.PROMPTS)
         values = Parameter("arguments", "what the prompt takes", repeated=True, metavar="KEY=VALUE")
         return (
-            Deed(Verb("resource", "read a resource", (SERVER, uri), aliases=("read",)), self._resource, free=True),
-            Deed(Verb("prompt", "have a prompt written out", (SERVER, prompt, values)), self._prompt, free=True),
             Deed(
                 Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec")),
                 self._run,
                 free=True,
             ),
+            Deed(Verb("resource", "read a resource", (SERVER, uri), aliases=("read",)), self._resource, free=True),
+            Deed(Verb("prompt", "have a prompt written out", (SERVER, prompt, values)), self._prompt, free=True),
         )
 
     async def _resource(self, request: Request) -> AsyncIterator[Reply]:
         seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        pieces = await self._parts.servers.read(seen.id, request.arguments.one("uri"))
+        pieces = await self._servers.read(seen.id, request.arguments.one("uri"))
         yield _written(f"Read from {named(seen.config)}", pieces)
 
     async def _prompt(self, request: Request) -> AsyncIterator[Reply]:
-        seen = await self._found(request)
-        name = request.arguments.one("prompt")
-        prompt = next((each for each in self._directory.capabilities(seen).prompts if each.name == name), None)
-        if prompt is None:
-            known = [each.name for each in self._directory.capabilities(seen).prompts]
-            raise Refusal(
-                f"{named(seen.config)} has no prompt of that name.{did_you_mean(name, known)} "
-                f"`/mcp prompts` lists them."
-            )
-        given = _pairs(request.arguments.many("arguments"))
-        _check(prompt, given)
-        pieces = await self._parts.servers.prompt(seen.id, name, given)
+        arguments = request.arguments
+        seen = await self._calls.found(arguments.one("server"), request.conversation)
+        pieces = await self._calls.written(seen, arguments.one("prompt"), _pairs(arguments.many("arguments")))
         yield _written(f"Written by {named(seen.config)}", pieces)
 
     async def _run(self, request: Request) -> AsyncIterator[Reply]:
-        seen = await self._found(request)
-        tool = self._tool(seen, request.arguments.one("tool"))
+        seen = await self._calls.found(request.arguments.one("server"), request.conversation)
+        tool = self._calls.tool(seen, request.arguments.one("tool"))
         arguments = _arguments(request.arguments.many("arguments"), tool)
-        mark = secrets.token_hex(16)
-        message = InboundMessage(
-            (f"run:{mark}",),
-            request.conversation,
-            request.author,
-            f"Run {tool.server}.{tool.original_name}",
-            call=ToolCall(f"run-{mark}", tool.name, arguments),
-        )
+        message = self._calls.call(tool, arguments, request.conversation, request.author)
         yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
-
-    async def _found(self, request: Request) -> Seen:
-        """The server, asked what it offers if nobody has asked it yet."""
-        seen = await self._directory.find(request.arguments.one("server"), request.conversation)
-        await self._directory.wake([seen])
-        return seen
-
-    def _tool(self, seen: Seen, name: str) -> Tool:
-        tools = self._directory.capabilities(seen).tools
-        found = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
-        if found is None:
-            hint = did_you_mean(name, (tool.original_name for tool in tools))
-            raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
-        return found
 
 
 def _written(text: str, pieces: Sequence[Piece]) -> Reply:
@@ -121,16 +91,6 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
             raise Refusal("Each argument is `KEY=VALUE`.")
         pairs[key] = value
     return pairs
-
-
-def _check(prompt: Prompt, given: Mapping[str, str]) -> None:
-    missing = [code(each.name, "one") for each in prompt.arguments if each.required and each.name not in given]
-    if missing:
-        raise Refusal(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
-    known = {each.name for each in prompt.arguments}
-    stranger = next((name for name in given if name not in known), None)
-    if stranger is not None:
-        raise Refusal(f"The prompt takes no such argument.{did_you_mean(stranger, known)}")
 
 
 def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
@@ -164,11 +124,13 @@ def _value(text: str, schema: object) -> Any:
 
 def _json(text: str, objection: str) -> Any:
     """What a text says in JSON. Raises Refusal, also of what JSON cannot say again and no database would keep: NaN,
-    1e999, half a character, brackets a thousand deep.
+    1e999, half a character, brackets in brackets without end.
     """
     try:
         read = json.loads(text)
         json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         raise Refusal(objection) from None
+    if is_too_deep(read):
+        raise Refusal(objection)
     return read

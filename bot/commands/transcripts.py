@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from bot.commands.phrases import counted
 from bot.domain.conversations import ConversationKey
-from bot.domain.messages import FilePart, ImagePart
+from bot.domain.messages import FilePart, ImagePart, KeptFile
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 
@@ -85,6 +85,10 @@ def _call(step: ToolStep) -> Iterator[str]:
         match part:
             case ImagePart(data, mime_type):
                 yield f"_An image,_ {inline(mime_type)} _, {len(data)} bytes._"
+            case KeptFile(_, mime_type, _, size) if part.is_image:
+                yield f"_An image,_ {inline(mime_type)} _, {size} bytes._"
+            case KeptFile(_, mime_type, file, size):
+                yield f"_A file,_ {inline(file)} _,_ {inline(mime_type)} _, {size} bytes._"
             case FilePart(data, mime_type, file):
                 yield f"_A file,_ {inline(file)} _,_ {inline(mime_type)} _, {len(data)} bytes._"
             case _:

@@ -15,7 +15,7 @@ from bot.domain.tools import Tool, digest
 
 class ApprovalPolicy(StrEnum):
     """What happens when the model asks for a tool (checklist M). AUTO runs what only reads, on the word of a trusted
-    server whose definitions an admin has seen as they are, and asks for everything else.
+    server and as long as its definition is the one that is pinned, and asks for everything else.
     """
 
     ALWAYS_ALLOW = "ALWAYS_ALLOW"
@@ -154,6 +154,7 @@ Settlement = Settled | Counted | AlreadySettled | OutOfDate | NotAllowed | NoSuc
 
 def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """What a signature is bound to: the server, the tool, its definition and the exact arguments. The server is also
-    its id: one that was removed and added again under its name is another.
+    its id, since one that was removed and added again under its name is another, and where it is.
     """
-    return digest([tool.server, tool.server_id, tool.original_name, tool.definition, arguments])
+    server = [tool.server, tool.server_id, *([tool.place] if tool.place else [])]
+    return digest([*server, tool.original_name, tool.definition, arguments])

@@ -26,9 +26,11 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "switched server off",
         "disconnected server",
         "removed server",
+        "pinned tools",
         "encrypted secrets anew",
     ),
     "profiles": ("added profile", "changed profile", "deleted profile", "bound profile", "unbound profile"),
+    "tokens": ("made token", "revoked token"),
     "deletions": ("deleted conversation", "deleted old turns"),
 }
 """What people may narrow the audit to, and the rows' own words for it."""

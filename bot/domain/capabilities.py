@@ -50,8 +50,19 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Handshake:
+    """A server that begins with a handshake, as all did before 2026: over which transport, in a word, and where
+    (`bot.tools.places`). `found_at` is in epoch seconds.
+    """
+
+    transport: str
+    place: str
+    found_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """Everything one server offers."""
+    """Everything one server offers, and how it is spoken to."""
 
     tools: tuple[Tool, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -59,6 +70,7 @@ class ServerCapabilities:
     prompts: tuple[Prompt, ...] = ()
     server_version: str = ""
     protocol: str = ""
+    handshake: Handshake | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from urllib.parse import quote, unquote
 
 from bot.domain.messages import ToolCall
 
+HTTP = "api"
+"""The platform of conversations that are held over HTTP."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConversationKey:
@@ -23,7 +26,11 @@ class ConversationKey:
 
     @property
     def home(self) -> str:
-        """The workspace with its platform, `slack:T1`, as servers and profiles name it."""
+        """The workspace with its platform, `slack:T1`, as servers and profiles name it. A conversation over HTTP may be
+        held in another platform's workspace, with its servers and under its rules: then its workspace is `slack:T1`.
+        """
+        if self.platform == HTTP and ":" in self.workspace:
+            return self.workspace
         return ":".join(str(self).split(":", 2)[:2])
 
     @classmethod

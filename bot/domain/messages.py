@@ -28,6 +28,14 @@ class TextPart:
     text: str
 
 
+class Readers(StrEnum):
+    """Whom an image that a tool returned is for (MCP, annotations: `audience`)."""
+
+    ALL = "all"
+    PEOPLE = "people"
+    MODEL = "model"
+
+
 @dataclass(frozen=True, slots=True)
 class ImagePart:
     """An image; `data` are its bytes. The name may be empty."""
@@ -35,15 +43,36 @@ class ImagePart:
     data: bytes
     mime_type: str
     name: str = ""
+    readers: Readers = Readers.ALL
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Any other file; `data` are its bytes."""
+    """Any other file; `data` are its bytes. It is for people: a model is told that it is there. What a tool returned
+    may have no name.
+    """
 
     data: bytes
     mime_type: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """An image or a file of a tool's result, whose bytes are kept with the turn and not in this value. `size` is in
+    bytes; `id` is empty if they are not kept, since the turn had as many as it may have.
+    """
+
+    id: str
+    mime_type: str
+    name: str
+    size: int
+    readers: Readers = Readers.PEOPLE
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it can be looked at."""
+        return self.mime_type.startswith("image/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +89,15 @@ class ToolCall:
     unreadable: str = ""
 
 
+ResultPart = TextPart | ImagePart | FilePart | KeptFile
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool gave back, or why it gave nothing (`is_error`)."""
 
     call_id: str
-    parts: tuple[TextPart | ImagePart | FilePart, ...]
+    parts: tuple[ResultPart, ...]
     is_error: bool = False
     structured: Any = None
 
@@ -75,7 +107,7 @@ class ToolResult:
         return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
-Part = TextPart | ImagePart | FilePart | ToolCall | ToolResult
+Part = ResultPart | ToolCall | ToolResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,5 +55,4 @@ class Binding:
 
 def places(conversation: ConversationKey) -> tuple[str, str]:
     """The places a conversation is in, the nearest first: its channel, its workspace."""
-    channel = str(conversation).rpartition(":")[0]
-    return channel, channel.rpartition(":")[0]
+    return str(conversation).rpartition(":")[0], conversation.home

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bot.domain.capabilities import ServerCapabilities
+from bot.domain.pins import Pinned
 from bot.domain.secrets import SecretReference
 
 EVERYWHERE = ""
@@ -63,12 +64,25 @@ class StdioTransport:
     cwd: str | None = None
 
 
+class HttpKind(StrEnum):
+    """What is spoken at an address (checklist 33-35)."""
+
+    STREAMABLE = "streamable_http"
+    SSE = "sse"
+    """MCP's first way over HTTP, of 2024: a stream of events beside the requests."""
+    AUTO = "auto"
+    """Streamable HTTP, or the first way where the server knows no better."""
+    JSONRPC = "jsonrpc_http"
+    """Plain JSON-RPC 2.0 and no MCP."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTransport:
-    """A streamable HTTP endpoint. `headers` may hold secrets and are never shown."""
+    """An address. `headers` may hold secrets and are never shown."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    kind: HttpKind = HttpKind.STREAMABLE
 
 
 Transport = StdioTransport | HttpTransport
@@ -76,7 +90,9 @@ Transport = StdioTransport | HttpTransport
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One MCP server, ready to be connected to. Times are in seconds.
+    """One MCP server, ready to be connected to. Times are in seconds: to connect, for what it offers to be told again,
+    for one call without a word from the server, for one call with progress, and for calls of single tools by the names
+    that the server gives them.
 
     `name` is its slug, which its tools' names begin with; `title` is what people call it. `workspace` is
     `platform:workspace`, or EVERYWHERE.
@@ -89,7 +105,10 @@ class ServerConfig:
     response_instruction: str = ""
     auto_context_tool: str = ""
     connect_timeout: float = 30.0
+    list_timeout: float = 15.0
     tool_timeout: float = 30.0
+    tool_timeout_max: float = 300.0
+    tool_timeouts: Mapping[str, float] = field(default_factory=dict)
     id: str = ""
     """A server of the operator's file has `file:NAME`."""
     workspace: str = EVERYWHERE
@@ -106,7 +125,26 @@ class ServerConfig:
         """It is the operator's: nobody changes it in chat."""
         return self.id.startswith(FILE)
 
+    def time_for(self, tool: str) -> float:
+        """How long, in seconds, one call of a tool is waited for without a word from the server."""
+        return self.tool_timeouts.get(tool, self.tool_timeout)
 
+    @property
+    def longest_silence(self) -> float:
+        """The longest time, in seconds, that any call of it is waited for without a word."""
+        return max((self.tool_timeout, *self.tool_timeouts.values()))
+
+
+def kind_of(transport: Transport) -> str:
+    """What people write for a transport: `stdio`, or the kind of an address."""
+    match transport:
+        case StdioTransport():
+            return STDIO
+        case HttpTransport(kind=kind):
+            return kind.value
+
+
+STDIO = "stdio"
 FILE = "file:"
 
 
@@ -169,7 +207,7 @@ class Synced:
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
     """One server as the toolbox is to keep it: secrets filled in, and what is already known of it. `problem` says why
-    it cannot be used as it is defined.
+    it cannot be used as it is defined. `pinned` is None as long as nobody has looked at its tools.
     """
 
     config: ServerConfig
@@ -177,6 +215,7 @@ class ServerEntry:
     synced: Synced = Synced()
     secrets: frozenset[str] = frozenset()
     problem: str = ""
+    pinned: Pinned | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,10 @@ class Tool:
     annotations: Annotations = Annotations()
     trusted: bool = False
     server_id: str = ""
+    flags: tuple[str, ...] = ()
+    """What in its definition an admin should look at, in a few words each; not a part of the definition."""
+    place: str = ""
+    """A digest of where its server is, or of the program that is started for it."""
 
     @property
     def read_only(self) -> bool:
@@ -90,12 +94,15 @@ class ServerGuidance:
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each."""
+    """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each; `withheld` are
+    the names of tools that are there and wait for an admin's review.
+    """
 
     tools: tuple[Tool, ...] = ()
     guidance: tuple[ServerGuidance, ...] = ()
     absent: tuple[str, ...] = ()
     version: str = ""
+    withheld: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Tool | None:
         """The tool the model means by `name`, or None if it made the name up."""

@@ -5,7 +5,7 @@ The steps are the transcript. A turn is resumed by reading them and doing what i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bot.domain.approvals import Approval
@@ -14,6 +14,7 @@ from bot.domain.conversations import Attachment, Author, ConversationKey
 from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, ToolCall, ToolResult
 from bot.domain.policies import Ruling
+from bot.domain.tools import Tool
 
 
 class TurnStatus(StrEnum):
@@ -98,6 +99,16 @@ class ToolRef:
     destructive: bool = True
     server_id: str = ""
     """Empty in what an earlier release has written."""
+    place: str = ""
+    """A digest of where the server was; empty in what an earlier release has written."""
+
+    def as_asked(self, tool: Tool) -> Tool:
+        """The tool as a signature on this one is bound to it: an earlier release did not look where the server was."""
+        return tool if self.place else replace(tool, place="")
+
+    def is_still(self, tool: Tool) -> bool:
+        """Whether the tool and the place of its server are what they were."""
+        return (tool.definition, self.as_asked(tool).place) == (self.definition, self.place)
 
 
 @dataclass(frozen=True, slots=True)

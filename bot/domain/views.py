@@ -6,10 +6,12 @@ for `rendering` and the platforms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn
+
+ReadFile = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class TurnView:
 
     `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
     calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with. Of a
-    queued turn, `ahead` counts the turns that come first, and `blocker` is the one it waits for.
+    queued turn, `ahead` counts the turns that come first, and `blocker` is the one it waits for. `read` gives the bytes
+    of a file that one of the turn's tools returned, by its id (`KeptFile`), to whoever draws it; it raises NotFound.
     """
 
     turn: Turn
@@ -40,6 +43,7 @@ class TurnView:
     activity: str = ""
     ahead: int = 0
     blocker: Blocker | None = None
+    read: ReadFile | None = field(default=None, compare=False, repr=False)
 
     @property
     def awaiting(self) -> tuple[ToolStep, ...]:

@@ -21,6 +21,7 @@ from bot.engine.delivery import delivered
 from bot.engine.rules import Rules
 
 NOT_ENABLED = "{} is not enabled in this conversation's profile."
+WITHHELD = "{} is new or has changed, and an admin has to review it first."
 _SHOWN_OF_UNREADABLE = 500
 
 
@@ -38,6 +39,8 @@ class Admission:
         """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
         tool = offered.find(call.name)
         if tool is None:
+            if call.name in offered.withheld:
+                return _refused(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
             return _refused(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.")
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
@@ -112,6 +115,7 @@ def _reference(tool: Tool) -> ToolRef:
         tool.read_only,
         tool.destructive,
         tool.server_id,
+        tool.place,
     )
 
 

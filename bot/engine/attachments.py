@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from bot.domain.completions import Capabilities
 from bot.domain.conversations import Attachment
 from bot.domain.messages import ImagePart, Message, Role, TextPart, user
-from bot.engine.file_types import Kind, image_type, kind_of, type_words
+from bot.domain.signatures import image_type
+from bot.engine.file_types import Kind, kind_of, type_words
 from bot.errors import CountersignError
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import Judgement
 from bot.domain.tools import UNSURE, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
-from bot.engine.admission import NOT_ENABLED
+from bot.engine.admission import NOT_ENABLED, WITHHELD
 from bot.engine.elapsed import elapsed
 from bot.engine.rules import Rules
 from bot.ports import CallContext, Toolbox, TurnLog
@@ -36,9 +36,11 @@ async def call_tool(
     A call that may not be repeated is committed as started before it is sent: whoever finds it in that state later
     knows that it may have happened.
     """
-    tool = (await toolbox.offer(workspace)).find(step.call.name)
+    offered = await toolbox.offer(workspace)
+    tool = offered.find(step.call.name)
     asker = await member()
-    problem = _objection(step, tool, rules(), author, asker)
+    withheld = step.call.name in offered.withheld
+    problem = WITHHELD.format(step.call.name) if withheld else _objection(step, tool, rules(), author, asker)
     if tool is None or problem:
         on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
         return
@@ -74,7 +76,8 @@ def _objection(step: ToolStep, tool: Tool | None, rules: Rules, author: Author, 
     if found.ruling.policy is ApprovalPolicy.ASK_USER and not (step.approval or _granted(step, found)):
         # It was allowed when the model asked, perhaps of another server of that name.
         return f"{step.call.name} needs a signature now. Call it again to ask for one."
-    if signed is not None and signed.fingerprint != fingerprint(tool, step.call.arguments):
+    meant = tool if step.tool is None else step.tool.as_asked(tool)
+    if signed is not None and signed.fingerprint != fingerprint(meant, step.call.arguments):
         return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."
     return ""
 

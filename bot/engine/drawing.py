@@ -11,12 +11,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
+from bot.domain.measurements import Delivered, DeliveryOutcome, Observe, unobserved
 from bot.domain.views import TurnView
 from bot.engine.elapsed import elapsed
 from bot.engine.excuses import Excuses
 from bot.engine.surfaces import surface_for
 from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
+from bot.logs import in_context
 from bot.ports import Surface, TurnLog
 
 log = logging.getLogger(__name__)
@@ -44,12 +48,14 @@ class Drawings:
         surfaces: Sequence[Surface],
         *,
         on_settled: Callable[[str], None] = lambda _turn_id: None,
+        observe: Observe = unobserved,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = elapsed,
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces
         self._on_settled = on_settled
+        self._observe = observe
         self._pause = pause
         self._clock = clock
         self._held_at = clock()
@@ -186,7 +192,8 @@ class Drawings:
 
     def _begin(self, turn_id: str) -> None:
         if turn_id not in self._tasks and not self._suspended:
-            self._tasks[turn_id] = asyncio.create_task(self._draw(turn_id), name=f"drawing:{turn_id}")
+            with in_context(turn=turn_id):
+                self._tasks[turn_id] = asyncio.create_task(self._draw(turn_id), name=f"drawing:{turn_id}")
 
     async def _draw(self, turn_id: str) -> None:
         drawn_up_to = -1
@@ -250,6 +257,7 @@ class Drawings:
     async def _draw_once(self, surface: Surface, view: TurnView) -> bool:
         """Whether the view is out; if not, its time will come again. Raises LostLease."""
         turn_id = view.turn.id
+        began = self._clock()
         try:
             refs = self._refs.get(turn_id)
             if refs is None:
@@ -259,19 +267,21 @@ class Drawings:
             await self._make_certain(turn_id)
             await self._show(surface, view, refs)
         except DeliveryFailed as failure:
-            await self._failed(surface, view, failure)
+            await self._failed(surface, view, failure, began)
             return False
         except TimeoutError:
             silence = DeliveryFailed(f"The platform gave no answer within {SHOW_SECONDS:.0f} s.")
-            await self._failed(surface, view, silence)
+            await self._failed(surface, view, silence, began)
             return False
         except (LostLease, DatabaseError):
             raise
         except Exception:  # a surface's bug must not take the others' drawings along
             log.exception("drawing turn %s failed", turn_id)
+            self._measure(view, "delayed", began)
             await self._log.postpone(turn_id, self._next_pause(turn_id))
             return False
         self._failures.pop(turn_id, None)
+        self._measure(view, "drawn", began)
         return True
 
     async def _brought_up_to_date(self, view: TurnView) -> TurnView:
@@ -285,6 +295,7 @@ class Drawings:
 
     async def _show(self, surface: Surface, view: TurnView, refs: dict[str, str]) -> None:
         loop = asyncio.get_running_loop()
+        view = replace(view, read=partial(self._log.file, view.turn.id))
         async with (
             asyncio.timeout(SHOW_SECONDS) as limit,
             contextlib.aclosing(surface.show(view, refs)) as out,
@@ -302,16 +313,19 @@ class Drawings:
         self._failures[turn_id] = failures = self._failures.get(turn_id, 0) + 1
         return float(min(RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS))
 
-    async def _failed(self, surface: Surface, view: TurnView, failure: DeliveryFailed) -> None:
+    async def _failed(self, surface: Surface, view: TurnView, failure: DeliveryFailed, began: float) -> None:
         turn_id = view.turn.id
         log.warning("turn %s could not be drawn: %s", turn_id, failure)
         if failure.permanent:
             self._failures.pop(turn_id, None)
-            if await self._log.abandon(turn_id, view.revision, failure.cause):
+            turned_down = await self._log.abandon(turn_id, view.revision, failure.cause)
+            self._measure(view, "given up", began)
+            if turned_down:
                 self._on_settled(turn_id)
                 self.kick()
             await self._excuses.make(surface, view, failure)
             return
+        self._measure(view, "delayed", began)
         seconds = failure.retry_after if failure.retry_after is not None else self._next_pause(turn_id)
         await self._log.postpone(turn_id, seconds)
         if turn_id in self._driven:
@@ -321,6 +335,9 @@ class Drawings:
         else:
             # The log names it again when its time has come, to whichever process is there then.
             self._newest.pop(turn_id, None)
+
+    def _measure(self, view: TurnView, outcome: DeliveryOutcome, began: float) -> None:
+        self._observe(Delivered(view.turn.conversation.platform, outcome, self._clock() - began))
 
     async def _say_goodbye(self) -> None:
         self._driven.clear()

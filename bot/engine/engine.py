@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bot.domain.approvals import (
@@ -24,6 +26,7 @@ from bot.domain.approvals import (
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
 from bot.domain.grants import Permission
+from bot.domain.measurements import Observe, unobserved
 from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
@@ -63,7 +66,7 @@ class Engine:
 
     The row is the truth and a signal only a doorbell: whoever receives, decides or stops writes first and rings then.
     `approval_seconds` is None where approvals never expire; `on_change` hears that another process may have changed
-    servers, policies or profiles.
+    servers, policies or profiles; `observe` counts.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Engine:
         system_prompt: str = "",
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
+        observe: Observe = unobserved,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
@@ -85,7 +89,7 @@ class Engine:
         self._rules = rules
         self._surfaces = surfaces
         self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
-        self._drawings = Drawings(turn_log, surfaces, on_settled=self._settled, pause=pause)
+        self._drawings = Drawings(turn_log, surfaces, on_settled=self._settled, observe=observe, pause=pause)
         self._parts = TurnParts(
             turn_log,
             models,
@@ -184,14 +188,15 @@ class Engine:
             return drafted
         turn, step = drafted.turn, drafted.step
         tool = await self._tool(turn, step)
-        if tool is None or step.tool is None or tool.definition != step.tool.definition:
+        if tool is None or step.tool is None or not step.tool.is_still(tool):
             return NotAllowed(TOOL_CHANGED)  # since it was drafted
         rules, asker = self._rules.rules(turn.conversation), turn.author
         asking = await self._member(asker, turn.conversation) if rules.ask_who else None
         misfits = tuple(self._parts.toolbox.misfits(tool, arguments))
         if (wrong := unfit(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))) is not None:
             return wrong
-        made = Revision(approval_id, revision, arguments, fingerprint(tool, arguments), member.author)
+        signed = fingerprint(step.tool.as_asked(tool), arguments)
+        made = Revision(approval_id, revision, arguments, signed, member.author)
         if not await self._log.revise(made):
             return OutOfDate()
         self._drawings.kick()
@@ -227,7 +232,7 @@ class Engine:
 
     async def view(self, turn_id: str) -> TurnView:
         """A turn as it stands on disk. Raises NotFound."""
-        return await self._log.view(turn_id)
+        return replace(await self._log.view(turn_id), read=partial(self._log.file, turn_id))
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last turns of a conversation as they stand on disk, oldest first."""

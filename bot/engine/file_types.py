@@ -53,19 +53,6 @@ def type_words(attachment: Attachment) -> str:
     return f".{ending}" if ending else attachment.mime_type or "unknown"
 
 
-def image_type(data: bytes) -> str:
-    """The type of an image by its first bytes, empty if it is none that models take: they refuse what is named after
-    another type.
-    """
-    if data.startswith(b"\x89PNG"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
-
-
 def _ending(name: str) -> str:
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     return ending if ending.isalnum() and len(ending) <= _LONGEST_ENDING else ""

@@ -37,13 +37,13 @@ _SPECIFIC = "It says everything that the other rules about this call say, and mo
 _STRICTEST = "Of the rules that none beats it is the strictest."
 
 Reviewed = Callable[[Tool], bool]
-"""Whether an admin has seen the tool's definition as it is now."""
+"""Whether the tool's definition is the one that is pinned (`bot.domain.pins`)."""
 _ComesTo = Callable[[ApprovalPolicy], ApprovalPolicy]
 """What a word comes to for a call: AUTO is never the last word."""
 
 
 def nothing_reviewed(tool: Tool) -> bool:  # noqa: ARG001 - a Reviewed
-    """Where nobody can look at definitions none was looked at: AUTO asks."""
+    """Where nothing is pinned: AUTO asks."""
     return False
 
 
@@ -112,8 +112,8 @@ def _settled(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[Ap
     if not tool.read_only:
         return ApprovalPolicy.ASK_USER, "AUTO asks: the server does not say that the tool only reads."
     if not reviewed(tool):
-        return ApprovalPolicy.ASK_USER, "AUTO asks: no admin has seen the tool's definition as it is now."
-    return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: it only reads, and an admin has seen its definition."
+        return ApprovalPolicy.ASK_USER, "AUTO asks: the tool's definition is not the one that is pinned."
+    return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: it only reads, and its definition is the one that is pinned."
 
 
 def _why(rule: Rule | None, about: Sequence[Rule]) -> str:

@@ -102,7 +102,8 @@ def _sure(holds: bool) -> Fit:
 
 
 def _in(place: str, where: ConversationKey) -> bool:
-    return f"{where}:".startswith(f"{place}:")
+    """A conversation over HTTP that is held in another platform's workspace is there, too."""
+    return any(f"{each}:".startswith(f"{place}:") for each in (where, where.home))
 
 
 def _asks(asker: str, case: Case) -> Fit:

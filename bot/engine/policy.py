@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.conversations import Member
+from bot.domain.callers import Role
+from bot.domain.conversations import HTTP, Member
 from bot.domain.policies import Rule
 from bot.domain.terms import Terms
 
@@ -57,25 +58,30 @@ class Policies:
 class Signatories:
     """Who may administer and who may sign, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
 
-    `operator` is whoever runs the program at its own terminal; that person may do both.
+    `operator` is whoever runs the program at its own terminal; that person may do both. `programs` are the roles of
+    tokens that sign without being named among the approvers: none where a profile says who signs.
     """
 
     admins: frozenset[str] = frozenset()
     approvers: frozenset[str] = frozenset()
     operator: str = ""
+    programs: frozenset[str] = frozenset({Role.APPROVER.principal})
 
     def administers(self, member: Member) -> bool:
-        """The operator, named admins, and where none is named the platform's own."""
+        """The operator, named admins, where none is named the platform's own, and programs to which the operator has
+        given an admin's token: whoever else is named says nothing of those.
+        """
         if self.operator and member.author.principal == self.operator:
             return True
         if member.guest or member.external:
             return False
+        if is_program(member) and Role.ADMIN.principal in member.roles:
+            return True
         return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
 
     def signs(self, member: Member) -> bool:
-        """Approvers and admins; never guests or people from outside."""
-        named = _is_one_of(member, self.approvers) and not (member.guest or member.external)
-        return named or self.administers(member)
+        """Approvers, programs with an approver's token, and admins; never guests or people from outside."""
+        return bool(self.evidence(member))
 
     def evidence(self, member: Member) -> str:
         """Which principal or role makes this person one who signs; empty if nothing does."""
@@ -87,6 +93,8 @@ class Signatories:
         named = sorted(own & self.approvers) or sorted(own & self.admins)
         if named:
             return member.author.principal if member.author.principal in named else named[0]
+        if is_program(member):
+            return next(iter(sorted(own & {*self.programs, Role.ADMIN.principal})), "")
         return "platform admin" if self.administers(member) else ""
 
     def needed(self, terms: Terms) -> str:
@@ -95,6 +103,13 @@ class Signatories:
         who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
         count = f"{terms.quorum} of " if terms.quorum > 1 else ""
         return f"{count}{who}{', neither the asker nor an editor' if terms.four_eyes else ''}"
+
+
+def is_program(member: Member) -> bool:
+    """Whether it calls over HTTP: then its token says what it may do, and the web has seen that the token is good for
+    the workspace.
+    """
+    return member.author.platform == HTTP
 
 
 def _is_one_of(member: Member, principals: frozenset[str]) -> bool:

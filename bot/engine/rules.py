@@ -77,7 +77,7 @@ class Rules:
 
 class RuleBook:
     """All rules as they are now: the operator's, which stand still, and the admins', which change. `reviewed` says
-    whether an admin has seen a tool's definition as it is now.
+    whether a tool's definition is the one that is pinned.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class RuleBook:
         profile = next((self._profiles[each] for each in bound if each in self._profiles), DEFAULT)
         signatories = self._signatories
         if profile.approvers:
-            signatories = dataclasses.replace(signatories, approvers=profile.approvers)
+            signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())
         here = tuple(rule for rule in self._set if rule.workspace in (EVERYWHERE, conversation.home))
         return Rules(self._file, signatories, profile, here, conversation, self._reviewed)
 

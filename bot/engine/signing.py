@@ -7,9 +7,10 @@ button carries is believed, and what is found here is kept with the decision.
 from __future__ import annotations
 
 from bot.domain.approvals import NotAllowed, Signing, Verdict
+from bot.domain.callers import Role
 from bot.domain.conversations import Author, Member
 from bot.domain.terms import ASKER, MEMBERS, Terms
-from bot.engine.policy import Signatories
+from bot.engine.policy import Signatories, is_program
 
 _ASKED = "You asked for this yourself, so others have to sign it."
 _EDITED = "You have changed what it would do, so others have to sign it."
@@ -48,8 +49,8 @@ def signing(
 
 def _evidence(signatories: Signatories, terms: Terms, asker: Author, member: Member) -> str:
     """Which principal or role of each set of approvers this person is; empty if one of the sets has none."""
-    # Whoever is a full member or an admin of another platform is nobody here.
-    here = member.author.platform == asker.platform
+    # Whoever is a full member or an admin of another platform is nobody here. A program is wherever its token is for.
+    here = member.author.platform == asker.platform or is_program(member)
     if not terms.approvers:
         return signatories.evidence(member) if here or member.author.principal == signatories.operator else ""
     if not here or member.guest or member.external:
@@ -67,4 +68,13 @@ def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
         return roles[0]
     if ASKER in approvers and principal == asker.principal:
         return ASKER
-    return MEMBERS if MEMBERS in approvers else ""
+    return MEMBERS if MEMBERS in approvers and _is_member(member, asker) else ""
+
+
+def _is_member(member: Member, asker: Author) -> bool:
+    """Whether this is a full member of the asker's place. A program is one of no chat; among programs it is one whose
+    token is for signing.
+    """
+    if is_program(member):
+        return asker.platform == member.author.platform and Role.APPROVER.principal in member.roles
+    return True

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, ToolChoice
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Message, ToolCall, system
-from bot.domain.tools import ToolSet
+from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import (
     Claim,
     ModelStep,
@@ -29,7 +29,10 @@ from bot.engine.asking import ask
 from bot.engine.attachments import Attached, read_attachments
 from bot.engine.calling import call_tool
 from bot.engine.context import LAST_ROUND, transcript
+from bot.engine.offering import RefusedTools, refusal, within_limit
+from bot.engine.returned_images import ReturnedImages
 from bot.engine.rules import Rules
+from bot.errors import ModelRejected
 from bot.ports import LanguageModels, Toolbox, TurnLog
 
 MAX_ROUNDS = 10
@@ -51,6 +54,7 @@ class TurnParts:
     pause: Callable[[float], Awaitable[None]]
     member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     system_prompt: str = ""
+    refused: RefusedTools = field(default_factory=RefusedTools)
 
 
 class TurnInProgress:
@@ -65,6 +69,8 @@ class TurnInProgress:
         self._doorbell = asyncio.Event()
         self._history: Sequence[TurnRecord] | None = None
         self._attached: Attached | None = None
+        self._returned_images = ReturnedImages(partial(parts.log.file, claim.turn_id))
+        self._refusals: list[str] = []
         self._streaming = ""
         self._activity = ""
         self._progress: dict[int, str] = {}
@@ -202,18 +208,21 @@ class TurnInProgress:
         self._note_activity("Looking at the tools")
         rules = self._rules
         offered = await self._offer()
-        enabled = rules.enabled(offered)
+        given = within_limit(self._parts.refused.without(rules.profile.model, rules.enabled(offered)))
         model = await self._parts.models.named(rules.profile.model)
         if self._history is None:
             self._history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
         attached = await self._attachments(model.capabilities)
-        messages = transcript(record, self._history, enabled, self._system_prompt(rules), attached.messages)
+        images = await self._returned_images.of(record, model.capabilities)
+        messages = transcript(
+            record, self._history, given, self._system_prompt(rules), attached.messages, images=images
+        )
         last_round = len(record.replies) >= MAX_ROUNDS
         if last_round:
             messages = (*messages, system(LAST_ROUND))
         request = ModelRequest(
             messages=messages,
-            tools=enabled.tools if model.capabilities.tools else (),
+            tools=given.tools if model.capabilities.tools else (),
             tool_choice=ToolChoice.NONE if last_round else ToolChoice.AUTO,
         )
         completion = await ask(
@@ -221,9 +230,10 @@ class TurnInProgress:
             request,
             on_text=self._stream,
             on_activity=self._note_activity,
+            on_refused=partial(self._note_refusal, rules.profile.model),
             pause=self._parts.pause,
         )
-        await self._record_reply(completion, offered, last_round=last_round)
+        await self._record_reply(completion, offered, given.absent, last_round=last_round)
 
     async def _attachments(self, capabilities: Capabilities) -> Attached:
         """The question's files, fetched before the first round that this process drives."""
@@ -235,12 +245,14 @@ class TurnInProgress:
             self._attached = await read_attachments(turn.question.attachments, capabilities, fetch)
         return self._attached
 
-    async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
+    async def _record_reply(
+        self, completion: Completion, offered: ToolSet, absent: Sequence[str], *, last_round: bool
+    ) -> None:
         n = self._next_n()
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
         reply = ModelStep(
-            n, message, completion.stop, completion.usage, self._notes(completion, offered, last_round=last_round)
+            n, message, completion.stop, completion.usage, self._notes(completion, absent, last_round=last_round)
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:
@@ -253,13 +265,13 @@ class TurnInProgress:
         else:
             await self._finish(TurnStatus.DONE, reply)
 
-    def _notes(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> tuple[str, ...]:
+    def _notes(self, completion: Completion, absent: Sequence[str], *, last_round: bool) -> tuple[str, ...]:
         notes: list[str] = []
         if not self._record.replies:
-            notes += offered.absent
-        if self._attached is not None:
-            told = {note for reply in self._record.replies for note in reply.notes}
-            notes += (note for note in self._attached.notes if note not in told)
+            notes += absent
+        told = {note for reply in self._record.replies for note in reply.notes}
+        found = (*self._refusals, *(self._attached.notes if self._attached is not None else ()))
+        notes += (note for note in found if note not in told)
         if last_round:
             notes.append(f"Stopped using tools after {MAX_ROUNDS} rounds.")
         match completion.stop:
@@ -291,6 +303,10 @@ class TurnInProgress:
     def _note_activity(self, activity: str) -> None:
         self._activity = activity
         self._redraw()
+
+    def _note_refusal(self, model: str, tool: Tool, problem: ModelRejected) -> None:
+        self._parts.refused.add(model, tool, problem)
+        self._refusals.append(refusal(tool))
 
     def _redraw(self) -> None:
         running = frozenset(n for n, task in self._calls.items() if not task.done())

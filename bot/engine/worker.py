@@ -16,6 +16,7 @@ from bot.domain.turns import Claim, TurnRecord, TurnStatus
 from bot.engine.elapsed import elapsed
 from bot.engine.turn import TurnInProgress
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
+from bot.logs import in_context
 from bot.ports import TurnLog
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,9 @@ class Worker:
     def _hold(self, claim: Claim) -> None:
         held = _Held(claim)
         self._held[claim.turn_id] = held
-        held.task = asyncio.create_task(self._drive(held), name=f"turn:{claim.turn_id}")
+        # The task takes the context along: every line that is written for the turn names it.
+        with in_context(turn=claim.turn_id, conversation=str(claim.conversation)):
+            held.task = asyncio.create_task(self._drive(held), name=f"turn:{claim.turn_id}")
         held.task.add_done_callback(lambda _task: self._let_go(held))
 
     def _let_go(self, held: _Held) -> None:

@@ -5,9 +5,11 @@ Called by the composition root through `create`. The client's own retries are of
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anthropic
 import httpx2
@@ -17,6 +19,7 @@ from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelReques
 from bot.llm.anthropic_reply import ReplyDraft
 from bot.llm.anthropic_request import request_body
 from bot.llm.image_words import without_images
+from bot.llm.refused_tools import refused_tool
 from bot.llm.service import LOOPBACK, Service
 from bot.llm.streaming import read_reply
 from bot.ports import LanguageModel
@@ -85,7 +88,8 @@ class _MessagesModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
-        return read_reply(lambda: self._open(request), ReplyDraft(), self._service, request.limits, _translated)
+        translated = partial(_translated, [tool.name for tool in request.tools])
+        return read_reply(lambda: self._open(request), ReplyDraft(), self._service, request.limits, translated)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -93,7 +97,8 @@ class _MessagesModel:
 
     async def _open(self, request: ModelRequest) -> anthropic.AsyncStream[RawMessageStreamEvent]:
         seen = request if self._capabilities.images else without_images(request)
-        body = request_body(seen, self._service.model, own_address=self._service.own_address)
+        # Aside: a server's schemas can be large, and other turns should not stand still while they are read.
+        body = await asyncio.to_thread(request_body, seen, self._service.model, own_address=self._service.own_address)
         timeout = self._service.timeout(request.limits)
         stream: anthropic.AsyncStream[RawMessageStreamEvent]
         stream = await self._client.messages.create(**body, stream=True, timeout=timeout)
@@ -101,12 +106,14 @@ class _MessagesModel:
 
 
 @contextmanager
-def _translated(service: Service, limits: Limits) -> Iterator[None]:
+def _translated(tools: Sequence[str], service: Service, limits: Limits) -> Iterator[None]:
     try:
         yield
     except anthropic.APIStatusError as error:
         status = error.status_code if error.status_code >= 400 else _STATUS_OF.get(str(error.type), 500)
-        raise service.refused(status, _message(error), error.response.headers) from error
+        message = _message(error)
+        tool = refused_tool(status, "", message, tools)
+        raise service.refused(status, message, error.response.headers, tool) from error
     except anthropic.APIConnectionError as error:
         raise service.interrupted(error.__cause__, limits) from error
     except anthropic.APIError as error:

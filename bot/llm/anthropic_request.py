@@ -18,11 +18,14 @@ from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPa
 from bot.llm.foreign_text import sendable
 from bot.llm.identifiers import CallIds, accepted_name
 from bot.llm.image_words import image_words
-from bot.llm.tool_arguments import object_schema, written_arguments
+from bot.llm.tool_arguments import written_arguments
+from bot.llm.tool_schemas import offered_description, offered_schema
 
 METADATA = "anthropic"
 """The key of `provider_metadata`: `{"thinking": [{"before": part number, "block": the block as it came}]}`."""
 
+_KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Names of arguments (the service's words: "Property keys should match pattern")."""
 _FENCE = "operator_note"
 _FORGED = re.compile(_FENCE, re.IGNORECASE)
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -39,7 +42,11 @@ def request_body(request: ModelRequest, model: str, *, own_address: bool) -> dic
     body["messages"] = _transcript(dropwhile(_is_system, request.messages))
     if request.tools:
         body["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": object_schema(tool)}
+            {
+                "name": tool.name,
+                "description": offered_description(tool),
+                "input_schema": offered_schema(tool.input_schema, _KEYS),
+            }
             for tool in request.tools
         ]
         if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them

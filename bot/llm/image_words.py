@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.domain.completions import ModelRequest
-from bot.domain.messages import FilePart, ImagePart, Message, Part, TextPart, ToolResult
+from bot.domain.messages import ImagePart, Message, Part, ResultPart, TextPart, ToolResult
 from bot.llm.foreign_text import one_line
 
 _LENGTH = 200
@@ -37,5 +37,5 @@ def _message(message: Message) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def _part(part: TextPart | ImagePart | FilePart) -> TextPart | ImagePart | FilePart:
+def _part(part: ResultPart) -> ResultPart:
     return TextPart(image_words(part)) if isinstance(part, ImagePart) else part

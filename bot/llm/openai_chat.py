@@ -6,9 +6,11 @@ The raw stream is read, because the client's helper gives up on replies that com
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -16,9 +18,11 @@ import openai
 from openai.types.chat import ChatCompletionChunk
 
 from bot.domain.completions import Capabilities, Limits, ModelEvent, ModelRequest
+from bot.errors import ModelError
 from bot.llm.image_words import without_images
 from bot.llm.openai_chat_reply import ReplyDraft
 from bot.llm.openai_chat_request import request_body
+from bot.llm.refused_tools import refused_tool
 from bot.llm.service import LOOPBACK, Service
 from bot.llm.streaming import read_reply
 from bot.ports import LanguageModel
@@ -80,7 +84,8 @@ class _ChatModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
-        return read_reply(lambda: self._open(request), ReplyDraft(), self._service, request.limits, _translated)
+        translated = partial(_translated, [tool.name for tool in request.tools])
+        return read_reply(lambda: self._open(request), ReplyDraft(), self._service, request.limits, translated)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -88,7 +93,8 @@ class _ChatModel:
 
     async def _open(self, request: ModelRequest) -> openai.AsyncStream[ChatCompletionChunk]:
         seen = request if self._capabilities.images else without_images(request)
-        body = request_body(seen, self._service.model, own_address=self._service.own_address)
+        # Aside: a server's schemas can be large, and other turns should not stand still while they are read.
+        body = await asyncio.to_thread(request_body, seen, self._service.model, own_address=self._service.own_address)
         timeout = self._service.timeout(request.limits)
         stream: openai.AsyncStream[ChatCompletionChunk]
         stream = await self._client.chat.completions.create(**body, stream=True, timeout=timeout)
@@ -96,22 +102,29 @@ class _ChatModel:
 
 
 @contextmanager
-def _translated(service: Service, limits: Limits) -> Iterator[None]:
+def _translated(tools: Sequence[str], service: Service, limits: Limits) -> Iterator[None]:
     try:
         yield
     except openai.APIStatusError as error:
         status = _STATUS_OF_CODE.get(error.code or "", error.status_code)
-        raise service.refused(status, _message(error), error.response.headers) from error
+        raise _refused(error, status, tools, service, error.response.headers) from error
     except openai.APIConnectionError as error:
         raise service.interrupted(error.__cause__, limits) from error
     except openai.APIError as error:  # an error event within the stream
-        raise service.refused(_status_of_event(error), _message(error), {}) from error
+        raise _refused(error, _status_of_event(error), tools, service, {}) from error
     except httpx2.HTTPError as error:
         raise service.interrupted(error, limits) from error
     except TimeoutError as error:
         raise service.overlong(limits) from error
     except (ValueError, RecursionError) as error:
         raise service.garbled() from error
+
+
+def _refused(
+    error: openai.APIError, status: int, tools: Sequence[str], service: Service, headers: Mapping[str, str]
+) -> ModelError:
+    message = _message(error)
+    return service.refused(status, message, headers, refused_tool(status, str(error.param or ""), message, tools))
 
 
 def _status_of_event(error: openai.APIError) -> int:

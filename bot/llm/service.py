@@ -67,8 +67,10 @@ class Service:
         """How long to wait for the next byte."""
         return httpx2.Timeout(limits.idle_seconds, connect=min(limits.idle_seconds, _CONNECT_SECONDS))
 
-    def refused(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
-        """The service answered with an error. `message` is its own, and untrusted."""
+    def refused(self, status: int, message: str, headers: Mapping[str, str], tool: str = "") -> ModelError:
+        """The service answered with an error. `message` is its own, and untrusted; `tool` is the name of the tool that
+        it is about.
+        """
         quote = one_line(without_keys(message, self.key), _QUOTE_LIMIT)
         said = f": {quote}" if quote and not quote.startswith("<") else "."
         if status in _PASSING or status >= 500:
@@ -86,9 +88,12 @@ class Service:
             case 413:
                 cause = f"{self.name} cannot read that much ({status}){said}"
                 fix = "Start a new conversation, or send less."
+            case _ if tool:
+                cause = f"{self.name} does not accept the tool {tool} ({status}){said}"
+                fix = f"Have {tool} corrected by whoever runs its server, or leave it out of the profile."
             case _:
                 cause, fix = f"{self.name} does not accept the request ({status}){said}", ""
-        return ModelRejected(cause, fix)
+        return ModelRejected(cause, fix, tool=tool)
 
     def interrupted(self, error: BaseException | None, limits: Limits) -> ModelUnavailable:
         """The connection failed. `error` is httpx2's, where there was one."""

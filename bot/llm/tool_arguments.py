@@ -1,4 +1,4 @@
-"""A tool's arguments on the wire: the schema on the way out, the model's text on the way in.
+"""A call's arguments on the wire: the model's text on the way in, an object on the way out.
 
 Called by the provider modules. Knows no vendor.
 """
@@ -6,11 +6,10 @@ Called by the provider modules. Knows no vendor.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from bot.domain.messages import ToolCall
-from bot.domain.tools import Tool
+from bot.domain.nesting import is_too_deep
 from bot.llm.foreign_text import well_formed
 
 UNREADABLE_LIMIT = 2000
@@ -29,7 +28,7 @@ def read_call(call_id: str, name: str, text: str) -> ToolCall:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         arguments = None
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or is_too_deep(arguments):
         return ToolCall(call_id, name, unreadable=well_formed(text[:UNREADABLE_LIMIT]))
     return ToolCall(call_id, name, arguments)
 
@@ -37,10 +36,3 @@ def read_call(call_id: str, name: str, text: str) -> ToolCall:
 def written_arguments(call: ToolCall) -> dict[str, Any]:
     """The arguments as the model is reminded of them: always a JSON object, because services parse the history too."""
     return {"_unreadable": call.unreadable} if call.unreadable else dict(call.arguments)
-
-
-def object_schema(tool: Tool) -> Mapping[str, Any]:
-    """The tool's input schema, an object with properties even where the server left that out: vendors insist on it."""
-    schema = dict(tool.input_schema)
-    properties = schema.get("properties")
-    return {**schema, "type": "object", "properties": properties if isinstance(properties, Mapping) else {}}

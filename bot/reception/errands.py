@@ -17,14 +17,15 @@ MOST = 500
 
 
 class Errands:
-    """Runs things that nobody waits for."""
+    """Runs things that nobody waits for, `most` at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, errand: Coroutine[Any, Any, None], name: str) -> bool:
         """Begin; False, with nothing begun, if too much is going on already."""
-        if len(self._tasks) >= MOST:
+        if len(self._tasks) >= self._most:
             errand.close()
             log.warning("too much is going on: %s was left out", name)
             return False

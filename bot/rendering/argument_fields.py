@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Any
 
 from bot.domain.commands import Field, FieldKind
+from bot.domain.nesting import is_too_deep
 from bot.domain.secret_shapes import without_secrets
 from bot.rendering.plain import one_line, revealed
 
@@ -346,9 +347,15 @@ def _one_of(text: str, values: Mapping[str, Any]) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refused, parse_float=_finite)
+        return _flat(json.loads(text, parse_constant=_refused, parse_float=_finite))
     except (ValueError, RecursionError):
         raise ValueError('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.') from None
+
+
+def _flat(value: Any) -> Any:
+    if is_too_deep(value):
+        raise ValueError(value)
+    return value
 
 
 def _finite(text: str) -> float:

@@ -127,6 +127,11 @@ def needs(approval: Approval) -> str:
     return f"needs {terms.quorum} of {who}{', not ' if others else ''}{' or '.join(others)}"
 
 
+def still_needed(more: int) -> str:
+    """What is told to somebody whose signature counts beside others."""
+    return f"Signed. {more} more {'signature is' if more == 1 else 'signatures are'} needed."
+
+
 def signed(approval: Approval) -> str:
     """Who has signed so far, one line; empty where nobody has, or one is enough."""
     if not approval.signers or approval.terms.quorum == 1:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from bot.domain.messages import FilePart, ImagePart, ToolResult
+from bot.domain.messages import FilePart, ImagePart, KeptFile, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
@@ -103,8 +103,9 @@ def _reason(result: ToolResult | None) -> str:
 
 
 def _attachments(result: ToolResult) -> str:
-    images = sum(isinstance(part, ImagePart) for part in result.parts)
-    files = sum(isinstance(part, FilePart) for part in result.parts)
+    kept = [part for part in result.parts if isinstance(part, KeptFile)]
+    images = sum(isinstance(part, ImagePart) for part in result.parts) + sum(each.is_image for each in kept)
+    files = sum(isinstance(part, FilePart) for part in result.parts) + sum(not each.is_image for each in kept)
     return ", ".join(_counted(count, word) for count, word in ((images, "image"), (files, "file")) if count)
 
 

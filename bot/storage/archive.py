@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import Turn
-from bot.storage import audit_rows, keeping, overviews, past_calls, past_conversations
+from bot.storage import activity, audit_rows, backlog, keeping, overviews, past_calls, past_conversations
 from bot.storage.database import Database
-from bot.stores import AwaitedCall, ConversationSummary, PastCall
+from bot.stores import Activity, AwaitedCall, Backlog, ConversationSummary, PastCall
 
 
 class SqlArchive:
@@ -29,6 +29,24 @@ class SqlArchive:
         return await self._database.run(
             lambda connection: past_conversations.read_conversations(connection, reach, person, limit, offset)
         )
+
+    async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
+        """One conversation, None if there is none."""
+        return await self._database.run(
+            lambda connection: past_conversations.read_conversation(connection, conversation)
+        )
+
+    async def create(self, conversation: ConversationKey, title: str) -> bool:
+        """Keep an empty conversation. False if there is one."""
+        created = False
+
+        def transaction(connection: sa.Connection) -> bool:
+            nonlocal created
+            # After a COMMIT whose answer was lost there is one, and it was this that made it.
+            created = past_conversations.create_conversation(connection, conversation, title) or created
+            return created
+
+        return await self._database.run(transaction)
 
     async def took_part(self, conversation: ConversationKey, person: str) -> bool:
         """Whether this person has asked something there."""
@@ -67,6 +85,14 @@ class SqlArchive:
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         """A page of the audit, the latest row first, and how many rows fit in all."""
         return await self._database.run(lambda connection: audit_rows.read_page(connection, query, limit, offset))
+
+    async def backlog(self) -> Backlog:
+        """How much there is to do now."""
+        return await self._database.run(backlog.read_backlog)
+
+    async def activity(self, since: float, workspace: str, server: str) -> Activity:
+        """What has happened since then."""
+        return await self._database.run(lambda connection: activity.read_activity(connection, since, workspace, server))
 
     async def waiting(self, reach: str, limit: int) -> Sequence[AwaitedCall]:
         """Calls that wait for a signature, the latest first."""

@@ -75,15 +75,19 @@ def record(
 
 def record_once(
     connection: sa.Connection, kind: str, actor: str, *, turn_id: str, subject: str = "", **facts: Any
-) -> None:
-    """Add a row unless the turn has the very same one: what somebody does ten thousand times fills no disk."""
+) -> bool:
+    """Add a row unless the turn has the very same one: what somebody does ten thousand times fills no disk. Whether it
+    was added.
+    """
     same = {"turn_id": turn_id, "kind": kind, "actor": _storable(actor), "body": _body(_storable(subject), facts)}
     if connection.execute(_same, same).first() is not None:
-        return
+        return False
     _take_turns(connection)
     # Again, now that nobody else can be adding it.
-    if connection.execute(_same, same).first() is None:
-        record(connection, kind, actor, turn_id=turn_id, subject=subject, **facts)
+    if connection.execute(_same, same).first() is not None:
+        return False
+    record(connection, kind, actor, turn_id=turn_id, subject=subject, **facts)
+    return True
 
 
 def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:

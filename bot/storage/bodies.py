@@ -17,8 +17,10 @@ from bot.domain.grants import GrantUse
 from bot.domain.messages import (
     FilePart,
     ImagePart,
+    KeptFile,
     Message,
     Part,
+    Readers,
     Role,
     TextPart,
     ToolCall,
@@ -30,7 +32,7 @@ from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
 
 Body = dict[str, Any]
 
-VERSION = 1
+VERSION = 2
 
 
 def question_body(question: Question) -> Body:
@@ -107,6 +109,7 @@ def call_body(step: ToolStep) -> Body:
         },
         # Beside the tool: an earlier release reads the tool's fields one by one.
         "server_id": "" if tool is None else tool.server_id,
+        "place": "" if tool is None else tool.place,
         "grant": None if step.grant is None else dataclasses.asdict(step.grant),
         "ruling": None if step.ruling is None else _ruling_body(step.ruling),
     }
@@ -166,7 +169,8 @@ def read_call(body: Body) -> tuple[ToolCall, ToolRef | None, Origin]:
     call = _read_part(body["call"])
     assert isinstance(call, ToolCall)
     server_id = body.get("server_id", "")
-    tool = None if body["tool"] is None else ToolRef(**body["tool"], server_id=server_id)
+    place = body.get("place", "")
+    tool = None if body["tool"] is None else ToolRef(**body["tool"], server_id=server_id, place=place)
     return call, tool, Origin(body["origin"])
 
 
@@ -188,10 +192,20 @@ def _part_body(part: Part) -> Body:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
-        case ImagePart(data, mime_type, name):
-            return {"type": "image", "data": _encoded(data), "mime": mime_type, "name": name}
+        case ImagePart(data, mime_type, name, readers):
+            return {
+                "type": "image",
+                "data": _encoded(data),
+                "mime": mime_type,
+                "name": name,
+                "readers": readers.value,
+            }
         case FilePart(data, mime_type, name):
             return {"type": "file", "data": _encoded(data), "mime": mime_type, "name": name}
+        case KeptFile(file_id, mime_type, name, size, readers):
+            # To a release before there were kept files it is a file without bytes.
+            kept = {"kept": file_id, "size": size, "readers": readers.value}
+            return {"type": "file", "data": "", "mime": mime_type, "name": name, **kept}
         case ToolCall(call_id, name, arguments, unreadable):
             return {
                 "type": "call",
@@ -215,14 +229,17 @@ def _read_part(body: Body) -> Part:
         case "text":
             return TextPart(body["text"])
         case "image":
-            return ImagePart(base64.b64decode(body["data"]), body["mime"], body.get("name", ""))
+            readers = Readers(body.get("readers", Readers.ALL))
+            return ImagePart(base64.b64decode(body["data"]), body["mime"], body.get("name", ""), readers)
+        case "file" if "kept" in body:
+            return KeptFile(body["kept"], body["mime"], body["name"], body["size"], Readers(body["readers"]))
         case "file":
             return FilePart(base64.b64decode(body["data"]), body["mime"], body["name"])
         case "call":
             return ToolCall(body["id"], body["name"], body["arguments"], body["unreadable"])
         case "result":
             parts = tuple(_read_part(each) for each in body["parts"])
-            assert all(isinstance(part, TextPart | ImagePart | FilePart) for part in parts)
+            assert all(isinstance(part, TextPart | ImagePart | FilePart | KeptFile) for part in parts)
             return ToolResult(body["id"], parts, body["is_error"], body["structured"])  # type: ignore[arg-type]
         case other:
             raise ValueError(f"a part of type {other!r} was written by a later release")

@@ -15,10 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.measurements import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
-from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.bodies import read_call, read_grant
+from bot.storage.measuring import note
 from bot.storage.records import UNREADABLE
 from bot.storage.tables import approvals, steps, turns
 
@@ -46,9 +48,9 @@ _asked_for = (
 )
 
 
-def record_new(connection: sa.Connection, turn_id: str, asker: Author, new: Sequence[ToolStep]) -> None:
-    """Calls that were asked for just now, as far as they wait for a signature or a policy forbids them. Of others
-    nothing is said before they run.
+def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -> None:
+    """Calls of a turn that were asked for just now, as far as they wait for a signature or a policy forbids them. Of
+    others nothing is said before they run.
     """
     for step in new:
         if step.approval is not None:
@@ -56,7 +58,7 @@ def record_new(connection: sa.Connection, turn_id: str, asker: Author, new: Sequ
                 connection,
                 "asked",
                 step.approval.requested_for.principal,
-                turn_id=turn_id,
+                turn_id=turn.id,
                 subject=step.tool.server_id if step.tool else "",
                 step=step.n,
                 approval=step.approval.id,
@@ -64,18 +66,21 @@ def record_new(connection: sa.Connection, turn_id: str, asker: Author, new: Sequ
                 **_ruled(step),
                 fingerprint=step.approval.fingerprint,
             )
+            note(connection, ApprovalAsked(turn.conversation.platform))
         elif step.status is StepStatus.DENIED:
-            audit.record_once(
+            added = audit.record_once(
                 connection,
                 "forbidden",
-                asker.principal,
-                turn_id=turn_id,
+                turn.author.principal,
+                turn_id=turn.id,
                 subject=step.tool.server_id if step.tool else "",
                 step=step.n,
                 **_called(step.tool),
                 **_ruled(step),
                 fingerprint=_fingerprint(step.tool, step.call.arguments),
             )
+            if added:
+                note(connection, _ended(step.tool, StepStatus.DENIED, None))
 
 
 def record_ran(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
@@ -101,6 +106,7 @@ def record_ran(connection: sa.Connection, turn_id: str, n: int, seconds: float |
         **_called(tool),
         **facts,
     )
+    note(connection, _ended(tool, row.status, seconds))
 
 
 def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
@@ -144,6 +150,10 @@ def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
     return tool, facts
 
 
+def _ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnded:
+    return CallEnded(tool.server if tool else "", tool.name if tool else "", status, seconds)
+
+
 def _called(tool: ToolRef | None) -> dict[str, str]:
     return {"server": tool.server, "tool": tool.name} if tool else {}
 
@@ -157,4 +167,5 @@ def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
     """What `bot.domain.approvals.fingerprint` makes of the tool itself."""
     if tool is None:
         return ""
-    return digest([tool.server, tool.server_id, tool.name, tool.definition, arguments])
+    server = [tool.server, tool.server_id, *([tool.place] if tool.place else [])]
+    return digest([*server, tool.name, tool.definition, arguments])

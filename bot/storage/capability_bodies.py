@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.tools import Annotations, Tool, canonical_json
 from bot.storage.bodies import VERSION, Body
 from bot.storage.database import json_text
@@ -24,7 +24,8 @@ def capabilities_text(capabilities: ServerCapabilities) -> str:
             "v": VERSION,
             "protocol": capabilities.protocol,
             "serverVersion": capabilities.server_version,
-            "tools": [_tool_body(each) for each in capabilities.tools],
+            **_handshake_body(capabilities.handshake),
+            "tools": [tool_body(each) for each in capabilities.tools],
             "resources": [
                 {
                     "uri": each.uri,
@@ -68,7 +69,7 @@ def read_capabilities(text: str | None) -> ServerCapabilities:
         return ServerCapabilities()
     body = json.loads(text)
     return ServerCapabilities(
-        tools=tuple(_read_tool(each) for each in body["tools"]),
+        tools=tuple(read_tool(each) for each in body["tools"]),
         resources=tuple(
             Resource(each["uri"], each["name"], each["title"], each["description"], each["mimeType"], each["size"])
             for each in body["resources"]
@@ -88,7 +89,19 @@ def read_capabilities(text: str | None) -> ServerCapabilities:
         ),
         server_version=body["serverVersion"],
         protocol=body["protocol"],
+        handshake=_read_handshake(body.get("handshake")),
     )
+
+
+def _handshake_body(handshake: Handshake | None) -> Body:
+    if handshake is None:
+        return {}
+    known = {"transport": handshake.transport, "place": handshake.place, "foundAt": handshake.found_at}
+    return {"handshake": known}
+
+
+def _read_handshake(body: Body | None) -> Handshake | None:
+    return None if body is None else Handshake(body["transport"], body["place"], body["foundAt"])
 
 
 def definitions_text(capabilities: ServerCapabilities) -> str:
@@ -109,7 +122,8 @@ def _offer(text: str | None) -> Mapping[str, list[str]]:
     return {kind: sorted(canonical_json(each) for each in body.get(kind, ())) for kind in OFFERED}
 
 
-def _tool_body(tool: Tool) -> Body:
+def tool_body(tool: Tool) -> Body:
+    """A tool as it is kept."""
     hints = tool.annotations
     return {
         "name": tool.original_name,
@@ -127,10 +141,13 @@ def _tool_body(tool: Tool) -> Body:
         "server": tool.server,
         "serverId": tool.server_id,
         "trusted": tool.trusted,
+        # Most have none: what an earlier release has written of them reads the same.
+        **({"flags": list(tool.flags)} if tool.flags else {}),
     }
 
 
-def _read_tool(body: Body) -> Tool:
+def read_tool(body: Body) -> Tool:
+    """A tool as it was. Raises what reading an unreadable body raises."""
     hints = body["annotations"]
     return Tool(
         name=body["offeredAs"],
@@ -148,6 +165,7 @@ def _read_tool(body: Body) -> Tool:
         ),
         trusted=body["trusted"],
         server_id=body["serverId"],
+        flags=tuple(body.get("flags", ())),
     )
 
 

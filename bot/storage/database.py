@@ -13,13 +13,15 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from bot.domain.measurements import Measurement, Observe, unobserved
 from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.storage.measuring import noted
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +36,14 @@ _LONGEST_PAUSE = 2.0
 
 class Database(ABC):
     """`name` is what messages call it and never holds a password; `shared` says whether other processes may drive
-    turns on it too.
+    turns on it too. `observe` hears what committed transactions have noted; it may be set once, before any is run.
     """
 
     shared: bool = False
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.observe: Observe = unobserved
         self._away_since: float | None = None
 
     async def run(
@@ -50,15 +53,21 @@ class Database(ABC):
 
         A database that is locked, full, restarting or gone is tried again with growing pauses for `patience` seconds.
         The outcome of a COMMIT that broke off is unknown, so transactions must do no harm when they are run twice.
-        An `urgent` one does not queue up behind others. Raises DatabaseUnavailable if the patience ends, DatabaseError
-        if waiting cannot help.
+        An `urgent` one does not queue up behind others. What it notes is measured once: not at all if the answer to its
+        COMMIT was lost, for the second time it finds its work done. Raises DatabaseUnavailable if the patience ends,
+        DatabaseError if waiting cannot help.
         """
+
+        def measured(connection: sa.Connection) -> tuple[T, Sequence[Measurement]]:
+            noted(connection)  # of a transaction before this one that was rolled back
+            return transaction(connection), noted(connection)
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         pause = _FIRST_PAUSE
         while True:
             try:
-                result = await (self.run_urgently(transaction) if urgent else self.run_once(transaction))
+                result, measurements = await (self.run_urgently(measured) if urgent else self.run_once(measured))
             except IntegrityError:
                 raise
             except DBAPIError as error:
@@ -79,6 +88,8 @@ class Database(ABC):
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 self._met_no_trouble()
+                for each in measurements:
+                    self.observe(each)
                 return result
 
     @abstractmethod

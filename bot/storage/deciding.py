@@ -30,6 +30,7 @@ from bot.storage.call_trail import server_of
 from bot.storage.clock import now
 from bot.storage.endings import go_on, lock_turn, show_change
 from bot.storage.inserting import Insert
+from bot.storage.measuring import note_approvals_ended
 from bot.storage.ringing import ring_turn
 from bot.storage.tables import Json, approvals, decisions, steps
 
@@ -204,6 +205,7 @@ def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: 
         },
     )
     go_on(connection, asked.turn_id)
+    note_approvals_ended(connection, asked.turn_id, [asked.n], "approved" if approved else "denied")
 
 
 def _signers(connection: sa.Connection, asked: Any, decision: Decision, signing: Signing) -> tuple[_Signers, _Signers]:

@@ -8,10 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.measurements import TurnEnded
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.storage import audit
 from bot.storage.call_trail import record_ran
 from bot.storage.clock import now
+from bot.storage.measuring import note, note_approvals_cancelled, note_approvals_ended, platform_of
 from bot.storage.ringing import ring_all
 from bot.storage.tables import approvals, deliveries, steps, turns
 
@@ -46,6 +48,7 @@ _close_turn = (
         wake_at=None,
         ended_at=now(),
     )
+    .returning(turns.c.conversation, (now() - turns.c.created_at).label("seconds"))
 )
 _drawn_by_its_driver = sa.exists().where(
     turns.c.id == deliveries.c.turn_id, turns.c.owner == deliveries.c.owner, turns.c.status == TurnStatus.RUNNING
@@ -109,11 +112,13 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
     """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
     closed = connection.execute(_close_steps, {"t": turn_id}).all()
     show_change(connection, turn_id)
-    connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure})
+    ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
     show_to_those_behind(connection, turn_id)
     for step in closed:
         if step.status == StepStatus.UNKNOWN:
             record_ran(connection, turn_id, step.n)
+    note_approvals_cancelled(connection, turn_id, [step.n for step in closed if step.status == StepStatus.CANCELLED])
+    note(connection, TurnEnded(platform_of(ended.conversation), status, max(0.0, ended.seconds)))
     ring_all(connection)
 
 
@@ -144,3 +149,4 @@ def record_expired(connection: sa.Connection, turn_id: str, expired: Sequence[in
     """Put on record that approvals timed out."""
     for n in expired:
         audit.record(connection, "expired", audit.NOBODY, turn_id=turn_id, step=n)
+    note_approvals_ended(connection, turn_id, expired, "expired")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.errors import SettingsError
+from bot.storage.durable import sync_folder
 from bot.storage.secret_box import generate_key, read_keys
 
 
@@ -59,14 +60,6 @@ def _make(path: Path) -> bool:
     finally:
         with contextlib.suppress(FileNotFoundError):
             draft.unlink()
-    _sync(path.parent)
+    # What is encrypted from now on must not outlive its key.
+    sync_folder(path.parent)
     return True
-
-
-def _sync(folder: Path) -> None:
-    """What is encrypted from now on must not outlive its key."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""Reading conversations as people look them up: lists, who took part, where it goes on. No turn is read here."""
+"""Conversations as people look them up: lists, who took part, where it goes on; and new ones. No turn is read here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
 from bot.storage.clock import now
+from bot.storage.inserting import Insert
 from bot.storage.reaching import begins, reach
 from bot.storage.tables import Words, conversations, turns
 from bot.stores import ConversationSummary
+
+TITLE_LENGTH = 255
+"""Characters (checklist 223)."""
 
 _states = sa.table(
     "conversation_states",
@@ -42,6 +46,14 @@ _took_part = (
     .limit(1)
 )
 
+_create = Insert(
+    lambda insert: (
+        insert(conversations)
+        .values(key=bindparam("k"), title=bindparam("t"), last_seq=0, created_at=now(), updated_at=now())
+        .on_conflict_do_nothing()
+        .returning(conversations.c.key)
+    )
+)
 _engaged = (
     sa.select(_key)
     .where(_within, conversations.c.updated_at > now() - bindparam("seconds", type_=sa.Double))
@@ -72,6 +84,7 @@ def _page(condition: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, f
 
 
 _everybodys, _ones = _page(_within), _page(_theirs)
+_one = _page(_key == bindparam("k"))
 _count_everybodys = sa.select(sa.func.count()).select_from(conversations).where(_within)
 _count_ones = sa.select(sa.func.count()).select_from(conversations).where(_theirs)
 
@@ -83,18 +96,19 @@ def read_conversations(
     values = {**reach("reach", beginning), **who(person)}
     page, count = (_ones, _count_ones) if person else (_everybodys, _count_everybodys)
     rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
-    return [
-        ConversationSummary(
-            key=ConversationKey.parse(row.id),
-            title=row.title,
-            state=row.status,
-            turns=row.turns,
-            started_by=row.started_by or "",
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
-        for row in rows
-    ], connection.execute(count, values).scalar_one()
+    return [_summary(row) for row in rows], connection.execute(count, values).scalar_one()
+
+
+def read_conversation(connection: sa.Connection, conversation: ConversationKey) -> ConversationSummary | None:
+    """One conversation, None if there is none."""
+    row = connection.execute(_one, {"k": str(conversation), "limit": 1, "offset": 0}).first()
+    return None if row is None else _summary(row)
+
+
+def create_conversation(connection: sa.Connection, conversation: ConversationKey, title: str) -> bool:
+    """Keep a conversation in which nothing was said. False if there is one."""
+    values = {"k": str(conversation), "t": " ".join(title.split())[:TITLE_LENGTH]}
+    return connection.execute(_create.on(connection), values).first() is not None
 
 
 def took_part(connection: sa.Connection, conversation: ConversationKey, person: str) -> bool:
@@ -106,6 +120,18 @@ def read_engaged(connection: sa.Connection, beginning: str, seconds: float, limi
     """The conversations whose key begins so and in which somebody asked something lately, the latest first."""
     values = {**reach("reach", beginning), "seconds": seconds, "limit": limit}
     return [ConversationKey.parse(key) for key in connection.execute(_engaged, values).scalars()]
+
+
+def _summary(row: sa.Row[tuple[str, str, str, float, float, int, str]]) -> ConversationSummary:
+    return ConversationSummary(
+        key=ConversationKey.parse(row.id),
+        title=row.title,
+        state=row.status,
+        turns=row.turns,
+        started_by=row.started_by or "",
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
 
 
 def who(person: str) -> dict[str, str]:

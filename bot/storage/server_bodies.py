@@ -14,6 +14,7 @@ from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     Authentication,
     AuthenticationKind,
+    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerRecord,
@@ -25,7 +26,7 @@ from bot.storage.bodies import VERSION, Body
 from bot.storage.database import json_text
 
 _TEXTS = ("system_instruction", "response_instruction", "auto_context_tool")
-_TIMES = ("connect_timeout", "tool_timeout")
+_TIMES = ("connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max", "tool_timeouts")
 
 
 def name_key(name: str) -> str:
@@ -97,15 +98,15 @@ def _transport_body(transport: Transport) -> Body:
     match transport:
         case StdioTransport(command, args, env, cwd):
             return {"kind": "stdio", "command": command, "args": list(args), "env": dict(env), "cwd": cwd}
-        case HttpTransport(url, headers):
-            return {"kind": "streamable_http", "url": url, "headers": dict(headers)}
+        case HttpTransport(url, headers, kind):
+            return {"kind": kind.value, "url": url, "headers": dict(headers)}
 
 
 def _read_transport(body: Body) -> Transport:
     match body["kind"]:
         case "stdio":
             return StdioTransport(body["command"], tuple(body["args"]), body["env"], body["cwd"])
-        case "streamable_http":
-            return HttpTransport(body["url"], body["headers"])
+        case word if word in list(HttpKind):
+            return HttpTransport(body["url"], body["headers"], HttpKind(word))
         case other:
             raise ValueError(f"a transport of kind {other!r} was written by a later release")

@@ -19,7 +19,7 @@ from bot.domain.conversations import Author
 from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerRecord, Standing, StdioTransport
 from bot.errors import Conflict, NotFound
-from bot.storage import audit, capability_rows, grant_rows
+from bot.storage import audit, capability_rows, grant_rows, pin_rows
 from bot.storage.clock import now
 from bot.storage.policy_store import rule_row
 from bot.storage.records import UNREADABLE
@@ -145,6 +145,7 @@ def remove(connection: sa.Connection, server_id: str, version: int, by: Author) 
     connection.execute(_remove_rules, {"i": server_id})
     connection.execute(_remove_policies, {"i": server_id})
     capability_rows.forget(connection, server_id)
+    pin_rows.forget(connection, server_id)
     grant_rows.end_of_server(connection, server_id, by)
     audit.record(
         connection, "removed server", by.principal, subject=server_id, server=before.slug, workspace=before.workspace
@@ -218,8 +219,8 @@ def _facts(record: ServerRecord) -> Mapping[str, Any]:
     match config.transport:
         case StdioTransport(command):
             runs = {"transport": "stdio", "command": command}
-        case HttpTransport(url):
-            runs = {"transport": "streamable_http", "host": _host(url)}
+        case HttpTransport(url, _, kind):
+            runs = {"transport": kind.value, "host": _host(url)}
     return {
         "server": config.name,
         "workspace": config.workspace,

@@ -176,7 +176,7 @@ class SqlServerStore:
                     return from_file(reference.place, file)
             case SecretSource.STORED:
                 if ciphertext is None:
-                    raise SecretUnavailable("It was never set.", "set it")
+                    raise SecretUnavailable("It was never set.", f"say /mcp secret set {record.config.name} {slot}")
                 return self._box.open(ciphertext, place_of(record.id, slot))
 
     def _reseal(

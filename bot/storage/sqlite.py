@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, PriorityQueue
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -30,6 +32,14 @@ _BUSY_MILLISECONDS = 5000
 _LARGEST_BATCH = 64
 _CLOSING_SECONDS = 7.0
 _MOVED = "the file was deleted or replaced while it was in use"
+
+
+class _Rank(IntEnum):
+    """What comes first."""
+
+    URGENT = 0
+    ORDINARY = 1
+    LAST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +76,34 @@ class SqliteDatabase(Database):
         )
         sa.event.listen(self._engine, "connect", self._prepare)
         sa.event.listen(self._engine, "begin", _begin_immediate)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: PriorityQueue[tuple[_Rank, int, _Job | None]] = PriorityQueue()
+        self._numbers = itertools.count()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="database", daemon=True)
         self._thread.start()
 
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
         """Run one transaction, together with whatever else is waiting, without trying again."""
+        return await self._run(transaction, _Rank.ORDINARY)
+
+    async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
+        """Run one transaction with the next ones that are committed, without trying again."""
+        return await self._run(transaction, _Rank.URGENT)
+
+    async def _run(self, transaction: Callable[[sa.Connection], T], rank: _Rank) -> T:
         if self._closed:
             raise DatabaseError(f"The database {self.name} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(heard)
-        self._jobs.put(_Job(transaction, loop, future))
+        self._put(rank, _Job(transaction, loop, future))
         return await asyncio.shield(future)
 
     async def close(self) -> None:
         """Finish what was asked for and close the connection."""
         if not self._closed:
             self._closed = True
-            self._jobs.put(None)
+            self._put(_Rank.LAST, None)
             # A limit: another program may hold the file. The thread ends by itself, or with the process.
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
 
@@ -115,16 +133,19 @@ class SqliteDatabase(Database):
         """Everything that waits, at least one; nothing when the database is closed."""
         batch: list[_Job] = []
         with contextlib.suppress(Empty):
-            job = self._jobs.get()
+            _, _, job = self._jobs.get()
             while job is not None:
                 batch.append(job)
                 if len(batch) == _LARGEST_BATCH:
                     return batch
-                job = self._jobs.get_nowait()
+                _, _, job = self._jobs.get_nowait()
             # Closing: what came before it is finished first.
             if batch:
-                self._jobs.put(None)
+                self._put(_Rank.LAST, None)
         return batch
+
+    def _put(self, rank: _Rank, job: _Job | None) -> None:
+        self._jobs.put((rank, next(self._numbers), job))
 
     def _commit(self, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
         try:

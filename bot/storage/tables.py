@@ -5,11 +5,15 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-n message_keys
                   turns 1-1 deliveries, 1-n drawings
                   turns 1-n opinions
+                  turns 1-n files
 grants            standing permissions
 jobs              work that is due once, whoever does it
 leases            what one process does alone
 quotas            limits that all processes keep together; a row whose time is over says nothing
-mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities and 1-n policy_rules: those also of the operator's servers
+api_tokens        who may use the HTTP API; of the token itself only a hash
+one_time_links    links by which one person enters one secret, once; of what is in the link only a hash
+mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and 1-n policy_rules: those also of the
+                  operator's servers
 profiles 1-n profile_bindings
 revisions         at most one row: a number that grows with every change to servers, policies and profiles; their lock
 audit             what happened, for ever: no row refers to another table, none is changed, each is chained to the last
@@ -90,6 +94,7 @@ sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=
 # The promise "one turn of a conversation at a time" is kept by the database itself.
 sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
 sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
+sa.Index("turns_created", turns.c.created_at)
 
 message_keys = sa.Table(
     "message_keys",
@@ -194,6 +199,15 @@ opinions = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
+# What tools returned beside text, by its SHA-256: read when it is drawn or looked at, and gone with its turn.
+files = sa.Table(
+    "files",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
 grants = sa.Table(
     "grants",
     metadata,
@@ -242,6 +256,35 @@ quotas = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("due_at", sa.Double, nullable=False),
 )
+
+api_tokens = sa.Table(
+    "api_tokens",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", Words, nullable=False, unique=True),
+    sa.Column("hash", sa.Text, nullable=False, unique=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("workspace", Words, nullable=False, server_default=""),
+    sa.Column("created_by", Words, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("revoked_at", sa.Double),
+)
+
+one_time_links = sa.Table(
+    "one_time_links",
+    metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("server_id", Words, nullable=False),
+    sa.Column("slot", Words, nullable=False),
+    sa.Column("person", Words, nullable=False),
+    sa.Column("person_name", Words, nullable=False),
+    sa.Column("conversation", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+    sa.Column("used_at", sa.Double),
+)
+sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
 
 audit = sa.Table(
     "audit",
@@ -311,6 +354,18 @@ mcp_capabilities = sa.Table(
     sa.Column("server_version", Words, nullable=False, server_default=""),
     sa.Column("synced_at", sa.Double),
     sa.Column("problem", Words, nullable=False, server_default=""),
+)
+
+# One row a tool whose definition somebody answers for; the one of no tool says that the server's tools were looked at.
+tool_pins = sa.Table(
+    "tool_pins",
+    metadata,
+    sa.Column("server_id", Words, primary_key=True),
+    sa.Column("tool", Words, primary_key=True),
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("pinned_by", Words, nullable=False),
+    sa.Column("pinned_at", sa.Double, nullable=False),
 )
 
 # What admins said before there were rules. Processes of the release before read and write it.

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam
 from bot.domain.messages import ToolResult
 from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.errors import LostLease
-from bot.storage import audit, grant_rows
+from bot.storage import audit, files, grant_rows
 from bot.storage.bodies import call_body, reply_body, result_body, terms_body
 from bot.storage.call_trail import record_new, record_ran
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
@@ -130,7 +130,7 @@ def append(connection: sa.Connection, held: Claim, reply: ModelStep | None, call
     new = _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
     show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
-    record_new(connection, held.turn_id, record.turn.author, new)
+    record_new(connection, record.turn, new)
     return record
 
 
@@ -150,7 +150,12 @@ def end(
     was not sent. Raises LostLease.
     """
     own_to_the_end(connection, held)
-    change = {"t": held.turn_id, "i": n, "to": status, "what": result_body(result)}
+    change = {
+        "t": held.turn_id,
+        "i": n,
+        "to": status,
+        "what": result_body(files.keep(connection, held.turn_id, result)),
+    }
     ended = connection.execute(_end, change).first()
     show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
@@ -161,7 +166,8 @@ def end(
 
 def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: ToolResult) -> None:
     """Keep what came back after the lease was lost, for the audit; the step stays as the new owner settled it."""
-    connection.execute(_keep_late_result, {"t": held.turn_id, "i": n, "f": held.fence, "what": result_body(result)})
+    told = result_body(files.without_bytes(result))
+    connection.execute(_keep_late_result, {"t": held.turn_id, "i": n, "f": held.fence, "what": told})
     audit.record(
         connection,
         "came late",
@@ -217,7 +223,7 @@ def finish(
     elif stopped_by is None:
         new = _add_steps(connection, held.turn_id, last)
         if new:
-            record_new(connection, held.turn_id, read_record(connection, held.turn_id).turn.author, new)
+            record_new(connection, read_record(connection, held.turn_id).turn, new)
         end_turn(connection, held.turn_id, status, failure)
     else:
         end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")

@@ -26,6 +26,7 @@ from bot.storage import (
     claims,
     deciding,
     drawings,
+    files,
     front_door,
     granting,
     keeping,
@@ -183,6 +184,10 @@ class SqlTurnLog:
     async def view(self, turn_id: str) -> TurnView:
         """The turn as it should be drawn."""
         return await self._run(drawings.read_view, turn_id)
+
+    async def file(self, turn_id: str, file_id: str) -> bytes:
+        """The bytes of a file that a tool returned in a turn."""
+        return await self._run(files.read_file, turn_id, file_id)
 
     async def undrawn(self, reach: str, limit: int) -> Sequence[str]:
         """Turns whose drawing is behind and in nobody's hands."""

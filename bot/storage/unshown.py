@@ -17,6 +17,7 @@ from bot.storage import audit
 from bot.storage.bodies import read_call, result_body
 from bot.storage.clock import now
 from bot.storage.endings import go_on, show_change
+from bot.storage.measuring import note_approvals_ended
 from bot.storage.ringing import ring_turn
 from bot.storage.tables import approvals, steps, turns
 
@@ -71,3 +72,4 @@ def record_unshown(connection: sa.Connection, turn_id: str, denied: Sequence[int
     """Put on record that calls were turned down because their cards could not be posted."""
     for n in denied:
         audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)
+    note_approvals_ended(connection, turn_id, denied, "not shown")

@@ -196,6 +196,6 @@ def _metadata(host: str) -> Unusable:
 def _not_public(host: str, port: int) -> Unusable:
     spelled = f"[{host}]" if ":" in host else host
     return Unusable(
-        f"{host} is on this machine or in a private network, which admins may not use from chat.",
+        f"{host} is on this machine or in a private network, which admins may not use.",
         f"use a public address, or ask the operator to add {spelled}:{port} to MCP_ALLOWED_HOSTS",
     )

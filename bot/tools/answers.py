@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 _BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_UNUSED = frozenset({"_meta", "icons"})
+_ROLES = ("user", "assistant")
 LEFT_OUT = "countersign/leftOut"
 """Where a repaired listing says how many tools without a name were left out."""
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
@@ -152,11 +154,20 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
 
 def _block(block: Any) -> dict[str, Any]:
     """A piece of content with the fields that are used here, or a text that says what it would have been."""
+    audience: list[str] = []
+    if isinstance(block, dict):
+        block = {key: value for key, value in block.items() if key not in _UNUSED}
+        audience = _audience(block.pop("annotations", None))
     try:
         known = _BLOCK.validate_python(block, by_name=False)
     except ValidationError:
         kind = block.get("type") if isinstance(block, dict) else type(block).__name__
         return {"type": "text", "text": f"[Unsupported content: {str(kind)[:100]}]"}
-    return known.model_dump(
-        mode="json", by_alias=True, exclude_none=True, exclude={"annotations": True, "meta": True, "icons": True}
-    )
+    plain = known.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return plain | ({"annotations": {"audience": audience}} if audience else {})
+
+
+def _audience(annotations: Any) -> list[str]:
+    """For whom a piece is, as far as it says so in words that the protocol knows."""
+    named = annotations.get("audience") if isinstance(annotations, dict) else None
+    return [each for each in named if each in _ROLES] if isinstance(named, list) else []

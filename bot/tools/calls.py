@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import cast
 
 import anyio
@@ -18,13 +20,16 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from bot.domain.messages import ToolCall
+from bot.domain.servers import ServerConfig
 from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.ports import CallContext
 from bot.tools import attempts
 from bot.tools.attempts import Attempt
 from bot.tools.characters import visible
+from bot.tools.lines import TOO_LARGE
 from bot.tools.problems import refused_status
 from bot.tools.redaction import Redaction
+from bot.tools.refusals import NOT_RPC
 from bot.tools.results import error_text, failed_result, tool_result
 
 log = logging.getLogger(__name__)
@@ -61,10 +66,44 @@ class Undelivered:
     gone: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The call was sent, and the way back for its answer is gone. It may be sent again if doing it twice does no harm
+    (`Tool.repeatable`).
+    """
+
+    reason: str
+
+
+class Deadline:
+    """The moment after which a caller, who has given so many seconds, waits for nothing more."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._at = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
+
+    def within(self, seconds: float) -> float:
+        """So many seconds, or fewer if the moment comes before."""
+        return max(0.0, min(seconds, self._at - asyncio.get_running_loop().time()))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many seconds a call may take: `silence` after the last word of the server, `whole` in all."""
+
+    silence: float
+    whole: float
+
+    @classmethod
+    def of(cls, config: ServerConfig, tool: Tool, deadline: Deadline) -> Limits:
+        """Those of a tool, before a deadline."""
+        silence = config.time_for(tool.original_name)
+        return cls(deadline.within(silence), deadline.within(max(silence, config.tool_timeout_max)))
+
+
 async def send(
-    client: Client, tool: Tool, call: ToolCall, context: CallContext, *, limit: float, redact: Redaction
-) -> ToolOutcome | Undelivered:
-    """Send a call and wait at most `limit` seconds for its answer. When the time is over, or the caller is cancelled,
+    client: Client, tool: Tool, call: ToolCall, context: CallContext, *, limits: Limits, redact: Redaction
+) -> ToolOutcome | Undelivered | Unanswered:
+    """Send a call and wait for its answer as long as the limits say. When the time is over, or the caller is cancelled,
     the server is told. Raises nothing but cancellation.
     """
     meta = cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: context.key})
@@ -72,29 +111,34 @@ async def send(
         params=types.CallToolRequestParams(name=tool.original_name, arguments=dict(call.arguments), _meta=meta)
     )
 
+    now = asyncio.get_running_loop().time
+    began = now()
+    time_left = asyncio.timeout_at(began + min(limits.silence, limits.whole))
+
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        # Progress that comes too late finds the time over.
+        with suppress(RuntimeError):
+            time_left.reschedule(min(now() + limits.silence, began + limits.whole))
         context.on_progress(progress_text(progress, total, message, redact))
 
     with attempts.begin() as attempt:
         try:
-            async with asyncio.timeout(limit):
+            async with time_left:
                 answer = await client.session.send_request(request, _ANSWER, progress_callback=progressed)
         except TimeoutError:
-            reason = f"Server {tool.server} did not answer within {round(limit, 1):g} s."
+            reason = f"Server {tool.server} did not answer within {round((time_left.when() or now()) - began, 1):g} s."
             return OutcomeUnknown(reason) if attempt.sent else NotSent(reason)
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
             match _verdict(error, attempt, tool, client.protocol_version):
-                case Undelivered(reason, gone):
-                    return Undelivered(redact(reason), gone)
-                case OutcomeUnknown(reason):
-                    return OutcomeUnknown(redact(reason))
+                case Undelivered() | Unanswered() | OutcomeUnknown() as verdict:
+                    return replace(verdict, reason=redact(verdict.reason))
                 case text:
                     return Returned(failed_result(call.id, redact(text)))
     if isinstance(answer, types.InputRequiredResult):
         text = f"Server {tool.server} asks a question back, which cannot be answered here."
         return Returned(failed_result(call.id, text))
-    return Returned(tool_result(call.id, answer, redact))
+    return Returned(tool_result(call.id, tool, answer, redact))
 
 
 def progress_text(progress: float, total: float | None, message: str | None, redact: Redaction) -> str:
@@ -105,14 +149,16 @@ def progress_text(progress: float, total: float | None, message: str | None, red
     return (words or f"{progress:g}")[:_LONGEST_PROGRESS]
 
 
-def _verdict(error: Exception, attempt: Attempt, tool: Tool, protocol: str) -> Undelivered | OutcomeUnknown | str:
+def _verdict(
+    error: Exception, attempt: Attempt, tool: Tool, protocol: str
+) -> Undelivered | Unanswered | OutcomeUnknown | str:
     """What a failure means; a text is an answer that the model may read."""
     unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
     if unanswered is not None:
         return unanswered
     if isinstance(error, MCPError) and _STAND_INS.get(error.code) != error.message:
         return error_text(error)
-    if attempt.status is None or attempt.status < 400:
+    if attempt.status is None or attempt.status < 300:
         return f"Error calling MCP server: {error}"
     return f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
 
@@ -130,17 +176,28 @@ def _undelivered(error: Exception, attempt: Attempt, tool: Tool, protocol: str) 
     return None
 
 
-def _unknown(error: Exception, attempt: Attempt, tool: Tool) -> OutcomeUnknown | None:
+def _unknown(error: Exception, attempt: Attempt, tool: Tool) -> Unanswered | OutcomeUnknown | None:
     if attempt.failure:
         why = attempt.failure.rstrip(".")
-        return OutcomeUnknown(f"The connection to server {tool.server} broke before it answered: {why}.")
+        return Unanswered(f"The connection to server {tool.server} broke before it answered: {why}.")
     if not isinstance(error, MCPError):
         return OutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
+    if why := _unread(error):
+        return OutcomeUnknown(f"Server {tool.server} answered, but {why}.")
     if _cut_off(error):
-        return OutcomeUnknown(f"The connection to server {tool.server} was lost before it answered.")
+        return Unanswered(f"The connection to server {tool.server} was lost before it answered.")
     if attempt.status in _GATEWAY_GAVE_UP:
-        return OutcomeUnknown(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
+        return Unanswered(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
     return None
+
+
+def _unread(error: MCPError) -> str:
+    """Why an answer that came is not there. The library has words of its own for an event in a stream that has more
+    bytes than it was told to read.
+    """
+    if error.message.startswith("SSE stream failed: ") and error.message.endswith("byte limit."):
+        return TOO_LARGE
+    return error.message if error.message in (TOO_LARGE, NOT_RPC) else ""
 
 
 def _cut_off(error: MCPError) -> bool:

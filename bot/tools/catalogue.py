@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,12 +17,14 @@ from mcp.types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
 from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
-from bot.domain.servers import ServerConfig
+from bot.domain.servers import HttpKind, ServerConfig, kind_of
 from bot.domain.tools import Annotations, Tool
 from bot.tools.answers import LEFT_OUT
 from bot.tools.characters import cleaned_schema, visible
-from bot.tools.names import offered_name
+from bot.tools.names import generic_name, offered_name
+from bot.tools.places import place_of
 from bot.tools.redaction import Redaction
+from bot.tools.suspicion import suspicions
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Asks one server for what it offers."""
+    """Asks one server for what it offers. `names_beside` says what the tools of other servers are called."""
 
     config: ServerConfig
     redact: Redaction
+    names_beside: Callable[[ServerConfig], frozenset[str]]
 
     async def tools(self, client: Client) -> Listing:
         """Every tool. Of two with one name the first counts."""
@@ -65,11 +68,12 @@ class Catalogue:
 
         found: dict[str, Tool] = {}
         listed, whole = await _all_pages(page)
+        foreign = self.names_beside(self.config) - {each.name for each in listed}
         for each in listed:
             if not self._nameable(each.name):
                 left_out.append("one whose name holds a secret")
                 continue
-            tool = self._tool(each)
+            tool = self._tool(each, foreign)
             if found.setdefault(tool.name, tool) is not tool:
                 log.warning("%s lists the tool %r twice, the first one counts", self.config.name, tool.name)
                 left_out.append(f"a second {tool.name}")
@@ -151,8 +155,10 @@ class Catalogue:
         """A name has to stay as it is to be of use. One with a secret in it is neither shown nor kept."""
         return all(self.redact(name) == name for name in names)
 
-    def _tool(self, tool: types.Tool) -> Tool:
-        """One tool as it is offered: characters that nobody sees are gone, everything else is the server's."""
+    def _tool(self, tool: types.Tool, foreign: Collection[str]) -> Tool:
+        """One tool as it is offered: characters that nobody sees are gone, everything else is the server's. `foreign`
+        are names of other servers' tools.
+        """
         hints = tool.annotations or types.ToolAnnotations()
         offered = Tool(
             name="",
@@ -168,6 +174,7 @@ class Catalogue:
                 idempotent=hints.idempotent_hint,
                 open_world=hints.open_world_hint,
             ),
+            flags=tuple(self.redact(each) for each in suspicions(tool, foreign)),
         )
         return adopted(offered, self.config)
 
@@ -182,8 +189,11 @@ class Catalogue:
 
 def adopted(tool: Tool, config: ServerConfig) -> Tool:
     """A tool as it is offered by a server that is defined like this: what was stored may be of an older definition."""
-    name = offered_name(config.name, tool.original_name)
-    return replace(tool, name=name, server=config.name, server_id=config.id, trusted=config.trusted)
+    generic = kind_of(config.transport) == HttpKind.JSONRPC
+    name = generic_name(config.name) if generic else offered_name(config.name, tool.original_name)
+    return replace(
+        tool, name=name, server=config.name, server_id=config.id, trusted=config.trusted, place=place_of(config)
+    )
 
 
 async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:

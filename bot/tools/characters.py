@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?")
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _KEPT = frozenset("\n\t")
+_PLAIN = str.maketrans(dict.fromkeys(_KEPT, " "))
 _UNSEEN = frozenset(("Cc", "Cf", "Cs"))
 _VARIATION_SELECTORS = range(0xE0100, 0xE01F0)
 _DESCRIBING = ("title", "description")
@@ -22,12 +24,17 @@ def visible(text: str) -> str:
     """The text without what nobody sees: a terminal's escape sequences, control, zero-width, bidirectional and tag
     characters. Hidden text in a tool's description is the classic way to give a model orders that no reviewer reads.
     """
-    return "".join(char for char in _ESCAPES.sub("", text) if char in _KEPT or not _hidden(char))
+    bare = _ESCAPES.sub("", text)
+    if bare.isascii() and bare.translate(_PLAIN).isprintable():  # most text is, and there may be megabytes of it
+        return bare
+    return "".join(char for char in bare if char in _KEPT or not _hidden(char))
 
 
 def storable(text: str) -> str:
     """The text without NUL and lone surrogates, which no database and no UTF-8 encoder takes."""
-    return "".join(char for char in text if char != "\0" and not "\ud800" <= char <= "\udfff")
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNSTORABLE.sub("", text)
 
 
 def storable_json(value: Any) -> Any:

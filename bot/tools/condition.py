@@ -11,14 +11,18 @@ import time
 from dataclasses import replace
 
 from bot.domain.capabilities import ServerCapabilities
+from bot.domain.measurements import Observe, SessionChanged, SessionEvent, unobserved
+from bot.domain.pins import Pinned
 from bot.domain.servers import ServerConfig, ServerState, ServerStatus, Synced, SyncStatus
 from bot.domain.tools import Tool
+from bot.tools.breaker import Breaker
 from bot.tools.catalogue import adopted
+from bot.tools.pinning import Pinning
 from bot.tools.reports import Reports
 
 log = logging.getLogger(__name__)
 
-_DOWN = frozenset((ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED))
+_OUT = frozenset((ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED))
 
 
 class Condition:
@@ -26,15 +30,29 @@ class Condition:
     connects it. `left_out` is what of its tools cannot be offered, in a few words each.
     """
 
-    def __init__(self, config: ServerConfig, synced: Synced, reports: Reports, *, disconnected: bool) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        synced: Synced,
+        reports: Reports,
+        pinning: Pinning,
+        breaker: Breaker,
+        *,
+        disconnected: bool,
+        observe: Observe = unobserved,
+    ) -> None:
         self.config = config
         self.left_out: tuple[str, ...] = ()
+        self.pinning = pinning
+        self.breaker = breaker
         self._synced = _as_defined(synced, config)
+        pinning.know(self._synced.capabilities.tools)
         at_rest = ServerStatus.IDLE if self.known else ServerStatus.PENDING
         self._state = ServerState(config, ServerStatus.DISCONNECTED if disconnected else at_rest)
         self._reports = reports
+        self._observe = observe
         self._silent = False
-        self._withdrawn = False
+        self._withdrawn = disconnected
         self._changed = asyncio.Event()
 
     @property
@@ -72,17 +90,33 @@ class Condition:
 
     @property
     def offering(self) -> bool:
-        """Its tools may be called: it is connected, or its tools are known and nothing speaks against connecting. A
-        server that has failed offers nothing until it is back.
+        """Its tools may be called: it is connected, or its tools are known and nothing speaks against connecting. One
+        that has failed is connected to by the call, so that what the model is offered does not come and go; one that
+        keeps failing offers nothing (checklist C16).
         """
-        return self.status is ServerStatus.CONNECTED or (
-            self.known and self.status not in _DOWN and not self._withdrawn
-        )
+        if self.status is ServerStatus.CONNECTED:
+            return True
+        return self.known and not self._withdrawn and not self.breaker.left
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Its tools while they may be called, in its own order."""
-        return self._synced.capabilities.tools if self.offering else ()
+        """Its tools while they may be called, in its own order, without those that wait for an admin."""
+        return self.pinning.offered if self.offering else ()
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The names of tools that could be called if they did not wait for an admin."""
+        return self.pinning.withheld if self.offering else frozenset()
+
+    def objection(self, tool: Tool) -> str:
+        """Why a tool that was offered must not be called as it is listed now; empty if nothing is against it."""
+        listed = self._synced.capabilities.tools
+        now = next((each for each in listed if each.original_name == tool.original_name), tool)
+        if now.name in self.pinning.withheld:
+            return f"{tool.name} is new or has changed, and an admin has to review it first."
+        if now.definition != tool.definition:
+            return f"{tool.name} has changed since it was asked for. Ask for it once more."
+        return ""
 
     async def change(self) -> None:
         """Wait until something is different."""
@@ -103,8 +137,15 @@ class Condition:
         if self.status is ServerStatus.CONNECTED or (synced.at or 0.0) <= (self._synced.at or 0.0):
             return
         self._synced = _as_defined(synced, self.config)
+        self.pinning.look(self._synced.capabilities.tools)
         if self.status is ServerStatus.PENDING:
             self._become(ServerState(self.config, ServerStatus.IDLE))
+
+    def learn_pins(self, pinned: Pinned | None) -> bool:
+        """An admin may have pinned other definitions; whether tools are withheld now that were offered."""
+        fewer = self.pinning.learn(pinned)
+        self.ring()
+        return fewer
 
     def begins(self) -> None:
         """It is being connected to."""
@@ -113,11 +154,13 @@ class Condition:
     def listed(self, capabilities: ServerCapabilities) -> None:
         """It is connected and its tools are known; the rest is as it was."""
         self._synced = replace(self._synced, capabilities=capabilities)
+        self.pinning.look(capabilities.tools)
         wanted = self.config.auto_context_tool
         if wanted and all(tool.original_name != wanted for tool in capabilities.tools):
             log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)
         since = self._state.connected_at if self.status is ServerStatus.CONNECTED else time.time()
         self._withdrawn = False
+        self.breaker.works()
         self._become(
             ServerState(
                 self.config,
@@ -150,16 +193,22 @@ class Condition:
         """A connection ended, or could not be made."""
         self._become(ServerState(self.config, status, problem))
 
+    def rests(self) -> None:
+        """It was connected, nobody has used it for long, and the next use connects it."""
+        self._become(ServerState(self.config, ServerStatus.IDLE))
+
     def ended(self) -> None:
         """Nobody keeps it connected any more."""
         self._become(ServerState(self.config, ServerStatus.DISCONNECTED))
 
     def _become(self, state: ServerState) -> None:
         before, self._state = self._state, state
-        if state.status in _DOWN:
+        if state.status in _OUT:
             self._withdrawn = True
         if (before.status, before.problem, before.tool_count) != (state.status, state.problem, state.tool_count):
             _log(before, state)
+        if (event := _session_event(before.status, state.status)) is not None:
+            self._observe(SessionChanged(self.config.name, event))
         self.ring()
 
 
@@ -169,10 +218,24 @@ def _as_defined(synced: Synced, config: ServerConfig) -> Synced:
     return replace(synced, capabilities=replace(synced.capabilities, tools=tools))
 
 
+def _session_event(before: ServerStatus, after: ServerStatus) -> SessionEvent | None:
+    """What has become of a session, if anything has."""
+    connected = before is ServerStatus.CONNECTED
+    match after:
+        case ServerStatus.CONNECTED if not connected:
+            return "created"
+        case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
+            return "error"
+        case ServerStatus.DISCONNECTED | ServerStatus.IDLE if connected:
+            return "closed"
+        case _:
+            return None
+
+
 def _log(before: ServerState, state: ServerState) -> None:
     match state.status:
         case ServerStatus.CONNECTED:
-            log.info("MCP server %s: connected, %d tools, %s", state.config.name, state.tool_count, state.protocol)
+            log.info("MCP server %s: connected, tools: %d, %s", state.config.name, state.tool_count, state.protocol)
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED if state.problem != before.problem:
             log.warning("MCP server %s: %s", state.config.name, state.problem)
         case _:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, Transport
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport, Transport
 from bot.tools.addresses import is_address
 from bot.tools.unusable import Unusable, header_fits
 
 KNOWN_KEYS = frozenset(
     (
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
-        "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "tool_timeout", "disabled",
-        "title", "description", "auto_connect",
+        "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
+        "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -26,7 +26,7 @@ _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMP
 _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
 """`always` is a setting: hidden wherever it comes up, it would garble every answer."""
-_LATER = frozenset(("sse", "jsonrpc_http", "auto"))
+_TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
 _LONGEST_TIMEOUT = 3600.0
 
 
@@ -80,8 +80,16 @@ class Entry:
     def seconds(self, key: str, default: float) -> float:
         """A time in seconds, more than nothing and at most an hour."""
         value = self._values.get(key)
-        if value is None:
-            return default
+        return default if value is None else self._seconds(key, value)
+
+    def seconds_map(self, key: str) -> dict[str, float]:
+        """An object of times in seconds."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of seconds")
+        return {name: self._seconds(f"{key}.{name}", each) for name, each in value.items()}
+
+    def _seconds(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self._wrong(key, "a number of seconds")
         if not 0 < value <= _LONGEST_TIMEOUT:
@@ -123,43 +131,41 @@ def server_config(entry: Entry) -> ServerConfig:
     defaults = ServerConfig(entry.name, StdioTransport(""))
     return ServerConfig(
         name=entry.name,
-        transport=_stdio(entry) if _kind(entry) == "stdio" else _http(entry),
+        transport=_transport(entry),
         trusted=entry.flag("trusted"),
         system_instruction=entry.text("system_instruction"),
         response_instruction=entry.text("response_instruction"),
         auto_context_tool=entry.text("auto_context_tool"),
         connect_timeout=entry.seconds("connect_timeout", defaults.connect_timeout),
+        list_timeout=entry.seconds("list_timeout", defaults.list_timeout),
         tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
+        tool_timeout_max=entry.seconds("tool_timeout_max", defaults.tool_timeout_max),
+        tool_timeouts=entry.seconds_map("tool_timeouts"),
         title=entry.text("title"),
         description=entry.text("description"),
         auto_connect=entry.flag("auto_connect", defaults.auto_connect),
     )
 
 
-def _kind(entry: Entry) -> Literal["stdio", "http"]:
+def _transport(entry: Entry) -> Transport:
     match entry.text("transport") or entry.text("type"):
         case "stdio":
-            return "stdio"
+            return _stdio(entry)
         case "streamable_http" | "streamable-http" | "http":
-            return "http"
+            return _http(entry, HttpKind.STREAMABLE)
         case "" if entry.has("command") and not entry.has("url"):
-            return "stdio"
+            return _stdio(entry)
         case "" if entry.has("url") and not entry.has("command"):
-            return "http"
+            return _http(entry, HttpKind.STREAMABLE)
         case "":
             raise Unusable(
                 f"Server {entry.name!r} has neither or both of 'command' and 'url', and no 'transport'.",
                 "give it a command (stdio) or a url (streamable_http)",
             )
-        case later if later in _LATER:
-            raise Unusable(
-                f"Server {entry.name!r}: the transport {later!r} is not available in this release.",
-                "use stdio or streamable_http",
-            )
+        case word if word in list(HttpKind):
+            return _http(entry, HttpKind(word))
         case other:
-            raise Unusable(
-                f"Server {entry.name!r}: there is no transport {other[:40]!r}.", "use stdio or streamable_http"
-            )
+            raise Unusable(f"Server {entry.name!r}: there is no transport {other[:40]!r}.", _TRANSPORTS)
 
 
 def _stdio(entry: Entry) -> Transport:
@@ -169,7 +175,7 @@ def _stdio(entry: Entry) -> Transport:
     return StdioTransport(command, entry.filled_list("args"), entry.filled_map("env"), entry.filled("cwd") or None)
 
 
-def _http(entry: Entry) -> Transport:
+def _http(entry: Entry, kind: HttpKind) -> Transport:
     url = entry.filled("url")
     if not is_address(url):
         raise Unusable(f"Server {entry.name!r}: 'url' is not an http or https address.", "write https://host/path")
@@ -177,4 +183,4 @@ def _http(entry: Entry) -> Transport:
     for name, value in headers.items():
         if not header_fits(name, value):
             raise Unusable(f"Server {entry.name!r}: 'headers.{name}' is not a valid header.", "use plain ASCII text")
-    return HttpTransport(url, headers)
+    return HttpTransport(url, headers, kind)

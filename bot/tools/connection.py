@@ -1,49 +1,85 @@
 """One server: a task that owns its connection, and calls from everybody else.
 
 The MCP library's client is opened and closed in the owner's task and nowhere else; it never reconnects by itself, so
-the owner lives one `session` after the other. There is no owner until somebody needs the server. Called by `toolbox`;
-knows one server and no other.
+the owner lives one `session` after the other. There is no owner until somebody needs the server, and it sleeps when
+nobody has needed it for long or when it has tried often enough. Called by `toolbox`; knows one server and no other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.messages import ToolCall
+from bot.domain.pins import Pinned
 from bot.domain.servers import ServerConfig, ServerStatus, Synced
-from bot.domain.tools import NotSent, Returned, Tool, ToolOutcome
+from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.errors import ServerTrouble
+from bot.logs import out_of_context
 from bot.ports import CallContext
 from bot.tools import attempts, calls, reading
+from bot.tools.approach import Approach
+from bot.tools.breaker import Breaker
 from bot.tools.condition import Condition
+from bot.tools.pinning import Pinning
 from bot.tools.problems import connect_failure, connection_lost, failed_listing, failed_request, not_in_time
+from bot.tools.schedule import Schedule
 from bot.tools.session import Session, Surroundings
+from bot.tools.use import Use
 
 log = logging.getLogger(__name__)
 
 _FORCED_SECONDS = 8.0
 """The library takes up to six seconds to end a process that ignores both a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
+_AT_ONCE = 8
+"""Calls that one server works on at the same moment; more wait here."""
 _REFUSED = frozenset((401, 403))
 _Answer = TypeVar("_Answer")
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Why a session ended, what that means for the server, and whether it had ever worked."""
+
+    problem: str
+    status: ServerStatus
+    worked: bool
+
+
 class Connection:
-    """The connection to one server, kept up from its start until it is closed. `synced` is what is known already."""
+    """The connection to one server, kept up from its start until it is closed. `synced` is what is known already, and
+    `pinned` what is pinned of that.
+    """
 
     def __init__(
-        self, config: ServerConfig, shared: Surroundings, synced: Synced, *, disconnected: bool = False
+        self,
+        config: ServerConfig,
+        shared: Surroundings,
+        synced: Synced,
+        pinned: Pinned | None = None,
+        *,
+        disconnected: bool = False,
     ) -> None:
         self.config = config
-        self.condition = Condition(config, synced, shared.reports, disconnected=disconnected)
+        self.condition = Condition(
+            config,
+            synced,
+            shared.reports,
+            Pinning(config.name, shared.review, pinned),
+            Breaker(shared.pacing.tripping, shared.clock),
+            disconnected=disconnected,
+            observe=shared.observe,
+        )
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
         self._shared = shared
         self._hurry = asyncio.Event()
@@ -52,19 +88,30 @@ class Connection:
         self._session: Session | None = None
         self._scope: anyio.CancelScope | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._running_calls = 0
+        self._schedule = Schedule(shared.pacing, shared.chance)
+        self._use = Use(shared.clock, self.condition.ring)
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self._failed_tries = 0
-        self._mode = "auto"
+        self._asleep = True
+        self._approach = Approach(config, synced.capabilities.handshake)
 
     @property
     def started(self) -> bool:
         """Somebody has needed the server."""
         return self._owner is not None
 
+    def learn(self, synced: Synced, pinned: Pinned | None) -> None:
+        """What somebody else has found out of the server, and what is pinned of it."""
+        self.condition.learn(synced)
+        if self.condition.learn_pins(pinned) and self._session is not None and self._session.usable:
+            self._session.line.mark_stale()
+
     def start(self) -> None:
         """Begin to connect, and go on until closed."""
         if self._owner is None and not self._closing.is_set():
-            self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.config.name}")
+            # Whoever needs the server first starts it, and it outlives them.
+            with out_of_context():
+                self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.config.name}")
 
     async def tried(self) -> None:
         """Wait until the first attempt to connect, if there is one, has ended one way or the other. A server whose
@@ -99,68 +146,87 @@ class Connection:
         self.condition.silence()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._shared.pacing.farewell):
-                while self._running_calls and not self._closing.is_set():
+                while self._use.running and not self._closing.is_set():
                     await self.condition.change()
         await self.close(limit)
 
     async def connect(self) -> None:
         """Connect now, whatever happened before, and wait for how it ends."""
-        if self._session is None or not self._session.usable:
-            self._hurry.set()
-            self.start()
-            await self._usable_session(self.config.connect_timeout + self._shared.pacing.patience)
+        with self._use.counted():
+            await self._connect()
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        """Run a tool. What never reached the server is sent once more if the connection comes back in time."""
-        self._running_calls += 1
-        began = asyncio.get_running_loop().time()
-        try:
-            outcome = await self._call(tool, call, context)
-        finally:
-            self._running_calls -= 1
-            self.condition.ring()
-        if isinstance(outcome, Returned):
-            self.durations.append(asyncio.get_running_loop().time() - began)
-        return outcome
+        """Run a tool. What never reached the server, or does no harm twice on the word of a trusted one, is sent once
+        more if the connection comes back in time.
+        """
+        with self._use.counted():
+            return await self._call(tool, call, context)
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        loop = asyncio.get_running_loop()
-        limit = self.config.tool_timeout if context.deadline is None else context.deadline
-        deadline = loop.time() + limit
+        deadline = calls.Deadline(context.deadline)
+        if await self._needed(deadline) is None:
+            return NotSent(self._why_not())
+        try:
+            async with asyncio.timeout(deadline.within(self.config.time_for(tool.original_name))):
+                await self._room.acquire()
+        except TimeoutError:
+            return NotSent(f"Server {self.config.name} is busy: {_AT_ONCE} calls to it are under way.")
+        try:
+            return await self._sent(tool, call, context, deadline)
+        finally:
+            self._room.release()
+
+    async def _sent(self, tool: Tool, call: ToolCall, context: CallContext, deadline: calls.Deadline) -> ToolOutcome:
         reason = ""
+        unknown: OutcomeUnknown | None = None
         for _ in range(2):
-            session = await self._needed(deadline - loop.time())
-            left = deadline - loop.time()
-            if session is None or left <= 0:
+            session = await self._needed(deadline)
+            limits = calls.Limits.of(self.config, tool, deadline)
+            if session is None:
                 break
-            outcome = await calls.send(session.client, tool, call, context, limit=left, redact=self._shared.redact)
-            if not isinstance(outcome, calls.Undelivered):
-                return outcome
-            reason = outcome.reason
-            if outcome.gone:
-                session.line.lose()
-            else:
-                session.line.doubt()
-        return NotSent(self.condition.problem or reason or self._why_not())
+            if limits.silence <= 0:
+                return unknown or NotSent(f"There was no time left for server {self.config.name}.")
+            if objection := self.condition.objection(tool):
+                # A server that was at rest may have become another one since its tools were offered.
+                return unknown or NotSent(objection)
+            began = asyncio.get_running_loop().time()
+            outcome = await calls.send(session.client, tool, call, context, limits=limits, redact=self._shared.redact)
+            match outcome:
+                case calls.Undelivered(reason, gone):
+                    session.line.lose() if gone else session.line.doubt()
+                case calls.Unanswered() if tool.repeatable:
+                    unknown = OutcomeUnknown(outcome.reason)
+                    session.line.doubt()
+                case calls.Unanswered():
+                    return OutcomeUnknown(outcome.reason)
+                case Returned():
+                    self.durations.append(asyncio.get_running_loop().time() - began)
+                    return outcome
+                case _:
+                    return outcome
+        return unknown or NotSent(self._why_not(reason))
 
     async def sync(self) -> ServerCapabilities:
         """Ask the server for everything it offers. Connects if need be. Raises ServerTrouble."""
-        session = await self._wanted()
-        try:
-            return await session.sync()
-        except (*calls.BROKEN, TimeoutError) as error:
-            raise trouble(self._shared.clean(failed_listing(self.config, error, self._shared.redact))) from error
+        with self._use.held():
+            session = await self._wanted()
+            try:
+                return await session.sync()
+            except (*calls.BROKEN, TimeoutError) as error:
+                raise trouble(self._shared.clean(failed_listing(self.config, error, self._shared.redact))) from error
 
     async def read(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
-        session = await self._wanted()
-        return await self._asked("the resource", reading.resource(session.client, uri, self._shared.redact))
+        with self._use.counted():
+            session = await self._wanted()
+            return await self._asked("the resource", reading.resource(session.client, uri, self._shared.redact))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Have a prompt written out. Raises ServerTrouble."""
-        session = await self._wanted()
-        asking = reading.prompt(session.client, name, arguments, self._shared.redact)
-        return await self._asked("the prompt", asking)
+        with self._use.counted():
+            session = await self._wanted()
+            asking = reading.prompt(session.client, name, arguments, self._shared.redact)
+            return await self._asked("the prompt", asking)
 
     async def _asked(self, what: str, asking: Awaitable[_Answer]) -> _Answer:
         try:
@@ -174,26 +240,35 @@ class Connection:
         """A session for what an admin asks, who waits as long as connecting may take. Raises ServerTrouble."""
         if self.condition.status is ServerStatus.DISCONNECTED:
             raise trouble(self._why_not())
-        await self.connect()
+        await self._connect()
         session = self._session
         if session is None or not session.usable:
-            raise trouble(self.condition.problem or self._why_not())
+            raise trouble(self._why_not())
         return session
 
-    async def _needed(self, left: float) -> Session | None:
-        """A session for a call. The first call to a server at rest waits as long as connecting may take; one to a
-        server that must be signed in to does not make it ask again.
-        """
-        if self.condition.status in (ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED):
-            return None
-        patience = self._shared.pacing.patience if self.started else self.config.connect_timeout
-        self.start()
+    async def _connect(self) -> None:
         if self._session is None or not self._session.usable:
-            self._hurry.set()
-        return await self._usable_session(min(patience, left))
+            self.condition.breaker.reset()
+            self._schedule.afresh()
+            self.start()
+            await self._usable_session(self.config.connect_timeout + self._shared.pacing.patience)
+
+    async def _needed(self, deadline: calls.Deadline) -> Session | None:
+        """A session for a call. Whoever wakes a server waits as long as connecting may take; who calls one that keeps
+        failing, or that must be signed in to, does not make it be tried again.
+        """
+        if self._session is not None and self._session.usable:
+            return self._session
+        out = self.condition.status in (ServerStatus.AUTH_REQUIRED, ServerStatus.DISCONNECTED)
+        if out or self.condition.breaker.left:
+            return None
+        asleep = self._asleep or (self._session is not None and self._session.line.resting)
+        self.start()
+        patience = self.config.connect_timeout if asleep else self._shared.pacing.patience
+        return await self._usable_session(deadline.within(patience))
 
     async def _usable_session(self, patience: float) -> Session | None:
-        """The live session, after a wait for one that is being made."""
+        """The live session, after a wait for one that is being made. The owner is told that somebody waits."""
         tries = self._failed_tries
 
         def settled() -> bool:
@@ -203,11 +278,19 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while not settled():
+                    if (self._session is None or self._session.over) and not self.condition.breaker.left:
+                        self._hurry.set()
                     await self.condition.change()
         return self._session if self._session is not None and self._session.usable else None
 
-    def _why_not(self) -> str:
-        name = self.config.name
+    def _why_not(self, reason: str = "") -> str:
+        name, problem = self.config.name, self.condition.problem
+        left = self.condition.breaker.left
+        if left and problem:
+            until = "until an admin connects it" if math.isinf(left) else f"for {math.ceil(left)} s"
+            return f"Server {name} keeps failing and is left alone {until}. {problem}"
+        if problem or reason:
+            return problem or reason
         if self.condition.status is ServerStatus.DISCONNECTED and not self._closing.is_set():
             return f"Server {name} is disconnected. Fix: connect it again."
         return f"Server {name} is not connected."
@@ -219,29 +302,39 @@ class Connection:
             self.condition.ended()
 
     async def _keep_up(self) -> None:
-        failures = 0
         while not self._closing.is_set():
             began = asyncio.get_running_loop().time()
-            problem, status, worked = await self._connect_and_serve()
+            ended = await self._connect_and_serve()
             if self._closing.is_set():
                 return
-            lived = asyncio.get_running_loop().time() - began
-            failures = 1 if worked and lived >= self._shared.pacing.steady_after else failures + 1
-            self._failed_tries += not worked
-            self.condition.failed(status, problem)
-            await self._rest(self._pause(status, failures, worked=worked))
+            if ended is None:
+                self._asleep = True
+                self.condition.rests()
+                await self._hurry.wait()
+            else:
+                await self._rest(self._next_try(ended, asyncio.get_running_loop().time() - began))
 
-    def _pause(self, status: ServerStatus, failures: int, *, worked: bool) -> float:
-        pacing = self._shared.pacing
-        if status is ServerStatus.AUTH_REQUIRED:
-            return pacing.sign_in_pause
-        if worked and failures == 1:
-            return pacing.quick_pause
-        return pacing.pause(failures - worked, self._shared.chance())
+    def _next_try(self, ended: _Ended, lived: float) -> float | None:
+        """How long to wait before it; None if nobody tries until somebody needs the server."""
+        if ended.worked:
+            self.condition.breaker.lost()
+            pause = self._schedule.lost(lived)
+        elif ended.status is ServerStatus.AUTH_REQUIRED:
+            pause = self._schedule.refused()
+        else:
+            self.condition.breaker.failed()
+            pause = self._schedule.failed()
+        self._failed_tries += not ended.worked
+        self.condition.failed(ended.status, ended.problem)
+        if pause is None:
+            log.warning("MCP server %s is tried no more until somebody needs it", self.config.name)
+        return pause
 
-    async def _rest(self, pause: float) -> None:
-        """Wait before the next try. A call that wants the server cuts it short, though not to nothing."""
-        least = asyncio.get_running_loop().time() + min(pause, self._shared.pacing.nudge_after)
+    async def _rest(self, pause: float | None) -> None:
+        """Wait before the next try. Whoever wants the server cuts it short, though not to nothing."""
+        self._asleep = pause is None
+        nudge = self._shared.pacing.nudge_after
+        least = asyncio.get_running_loop().time() + (nudge if pause is None else min(pause, nudge))
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._hurry.wait()
@@ -249,10 +342,10 @@ class Connection:
             async with asyncio.timeout_at(least):
                 await self._closing.wait()
 
-    async def _connect_and_serve(self) -> tuple[str, ServerStatus, bool]:
-        """One session from its beginning to its end: why it ended, what that means, and whether it had ever worked."""
+    async def _connect_and_serve(self) -> _Ended | None:
+        """One session from its beginning to its end: how it ended, None if because nobody needed it."""
         self._hurry.clear()
-        session = self._session = Session(self.condition, self._shared, self._closing, self._mode)
+        session = self._session = Session(self.condition, self._shared, self._closing, self._approach, self._use)
         error: BaseException | None = None
         with attempts.begin() as attempt:
             try:
@@ -266,10 +359,11 @@ class Connection:
             finally:
                 self._session = self._scope = None
         words, line = session.words.lines, session.line
+        if line.resting and not line.lost:
+            return None
         worked = line.client is not None
-        # Some older servers die of the question that finds out the protocol: the next try does not ask it.
-        died_asked = line.lost and not worked and self._mode == "auto"
-        self._mode = "legacy" if died_asked or (worked and self._mode == "legacy") else "auto"
+        if not worked and self._approach.failed(error, attempt, hung_up=line.lost) and not self._closing.is_set():
+            return await self._connect_and_serve()
         if worked and (line.lost or error is None):
             problem = connection_lost(self.config, words)
         elif error is None:
@@ -278,7 +372,7 @@ class Connection:
             problem = connect_failure(self.config, error, attempt, words, self._shared.redact)
         refused = not worked and attempt.status in _REFUSED
         status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
-        return self._shared.clean(problem), status, worked
+        return _Ended(self._shared.clean(problem), status, worked)
 
 
 def trouble(sentence: str) -> ServerTrouble:

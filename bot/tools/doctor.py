@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bot.domain.checks import Check, Finding
 from bot.domain.servers import (
+    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerEntry,
@@ -25,6 +26,7 @@ from bot.domain.servers import (
     StdioTransport,
     Synced,
     SyncStatus,
+    kind_of,
 )
 from bot.domain.tools import Tool
 from bot.errors import ServerTrouble
@@ -192,7 +194,13 @@ def _met(condition: Condition) -> Check:
         return _split("MCP", condition.problem or "It did not answer in time. Fix: raise its connect_timeout.")
     known = condition.synced.capabilities
     version = f", version {known.server_version}" if known.server_version else ""
-    return Check("MCP", Finding.WELL, f"speaks MCP {known.protocol}{version}")
+    if kind_of(condition.config.transport) == HttpKind.JSONRPC:
+        return Check(
+            "MCP", Finding.SKIPPED, f"It speaks {known.protocol} and no MCP, so nobody is asked before a call."
+        )
+    older = known.handshake is not None and known.handshake.transport == HttpKind.SSE
+    over = " over HTTP+SSE" if older else ""
+    return Check("MCP", Finding.WELL, f"speaks MCP {known.protocol}{over}{version}")
 
 
 def _tools(condition: Condition) -> Check:
@@ -204,6 +212,10 @@ def _tools(condition: Condition) -> Check:
     wanted = condition.config.auto_context_tool
     if wanted and all(tool.original_name != wanted for tool in tools):
         return Check("tools", Finding.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
+    if condition.pinning.withheld:
+        count = len(condition.pinning.withheld)
+        said = f"{detail}; {count} not offered, because nobody has looked at {'it' if count == 1 else 'them'} yet"
+        return Check("tools", Finding.DOUBTFUL, said, f"look with /mcp review {condition.config.name}")
     if condition.left_out:
         said = f"{detail}; not offered: {', '.join(condition.left_out[:_NAMED])}"
         return Check("tools", Finding.DOUBTFUL, said, "correct them on the server, then sync")

@@ -17,6 +17,7 @@ from mcp.types import CONNECTION_CLOSED
 from bot.tools import attempts
 from bot.tools.addresses import Allowances, Resolve, checked_addresses
 from bot.tools.attempts import Attempt
+from bot.tools.lines import LARGEST_ANSWER, TOO_LARGE
 from bot.tools.unusable import Unusable
 
 _NEVER_SENT = (
@@ -30,8 +31,6 @@ _NEVER_SENT = (
 _CONNECT_SECONDS = 10.0
 _WRITE_SECONDS = 30.0
 _READ_SECONDS = 300.0
-LARGEST_ANSWER = 8 * 1024 * 1024
-"""Bytes of an answer, or of one event in a stream of them. The library keeps all of it in memory."""
 _ANY_LENGTH = "text/event-stream"
 
 
@@ -138,7 +137,7 @@ class _Body(httpx2.AsyncByteStream):
             async for chunk in self._inner:
                 self._left -= len(chunk)
                 if self._left < 0:
-                    raise httpx2.ReadError(f"its answer has more than {LARGEST_ANSWER // 1024**2} MB")
+                    raise httpx2.ReadError(TOO_LARGE)
                 yield chunk
         except httpx2.TransportError as error:
             self._attempt.failure = _phrase(error)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bot.domain.pins import Review, first_pins, review
 from bot.domain.servers import (
     ConnectPolicy,
     ServerConfig,
@@ -61,6 +62,25 @@ class Kept:
     def tools(self) -> tuple[Tool, ...]:
         """Its tools while they may be called."""
         return () if self.connection is None else self.connection.condition.tools
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The names of its tools that could be called if they did not wait for an admin."""
+        return frozenset() if self.connection is None else self.connection.condition.withheld
+
+    @property
+    def known(self) -> tuple[Tool, ...]:
+        """All its tools, as far as they are known."""
+        synced = self.entry.synced if self.connection is None else self.connection.condition.synced
+        return synced.capabilities.tools
+
+    @property
+    def unpinned(self) -> tuple[Tool, ...]:
+        """Its tools whose definition is not the one that is pinned."""
+        if self.connection is not None:
+            return self.connection.condition.pinning.unpinned
+        pinned = first_pins(self.known) if self.entry.pinned is None else self.entry.pinned
+        return tuple(tool for tool in self.known if review(tool, pinned) is not Review.PINNED)
 
 
 class KeptServers:
@@ -113,7 +133,7 @@ class KeptServers:
     def _next(self, before: Kept | None, entry: ServerEntry) -> Kept:
         if before is None or before.connection is None or not _same(before, entry):
             return self._new(entry)
-        before.connection.condition.learn(entry.synced)
+        before.connection.learn(entry.synced, entry.pinned)
         return replace(before, entry=entry)
 
     def _new(self, entry: ServerEntry) -> Kept:
@@ -125,7 +145,8 @@ class KeptServers:
         if problem or entry.standing is Standing.DISABLED:
             return Kept(entry, problem, None)
         disconnected = entry.standing is Standing.DISCONNECTED
-        return Kept(entry, "", Connection(entry.config, self._shared, entry.synced, disconnected=disconnected))
+        connection = Connection(entry.config, self._shared, entry.synced, entry.pinned, disconnected=disconnected)
+        return Kept(entry, "", connection)
 
     def _begin(self, kept: Kept) -> None:
         wanted = self._policy is ConnectPolicy.EAGER or (

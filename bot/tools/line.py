@@ -14,7 +14,7 @@ class Line:
     """A live connection as its users see it. `client` is there once the server has answered.
 
     `lost`: it is over. `doubted`: a request did not get through, so calls wait until the owner has tried. `stale`: the
-    tools may have changed since the owner began to list them.
+    tools may have changed since the owner began to list them. `resting`: nobody needs it, and it is to be closed.
     """
 
     def __init__(self, settle: float) -> None:
@@ -22,6 +22,7 @@ class Line:
         self.lost = False
         self.doubted = False
         self.stale = False
+        self.resting = False
         self._settle = settle
         self._news = asyncio.Event()
         self._listing = False
@@ -31,7 +32,7 @@ class Line:
     @property
     def usable(self) -> bool:
         """Calls may be sent."""
-        return self.client is not None and not self.lost and not self.doubted
+        return self.client is not None and not (self.lost or self.doubted or self.resting)
 
     @property
     def idle(self) -> bool:
@@ -51,6 +52,11 @@ class Line:
     def doubt(self) -> None:
         """Something did not get through: let the owner try."""
         self.doubted = True
+        self._news.set()
+
+    def rest(self) -> None:
+        """Nobody has used it for long."""
+        self.resting = True
         self._news.set()
 
     def mark_stale(self) -> None:

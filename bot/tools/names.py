@@ -22,10 +22,21 @@ def offered_name(server: str, tool: str) -> str:
     Marked are: names with other characters, names that are too long, servers whose name makes the border between the
     two unclear (`a__b` + `c` and `a` + `b__c`), and names that look marked themselves.
     """
-    plain = f"{server}__{tool}"
-    stem = _UNFIT.sub("_", plain)
     unclear = "__" in server or server.endswith("_")
-    if stem == plain and len(plain) <= _LONGEST and not unclear and not _LOOKS_MARKED.search(plain):
+    return _valid(f"{server}__{tool}", [server, tool], clear=not unclear)
+
+
+def generic_name(server: str) -> str:
+    """`mcp_server`, the tool of a server that has no others (checklist 161), by the same rules: no name of another
+    tool, all of which have two underscores in the middle.
+    """
+    plain = f"mcp_{server}"
+    return _valid(plain, [server], clear="__" not in plain)
+
+
+def _valid(plain: str, marked: list[str], *, clear: bool) -> str:
+    stem = _UNFIT.sub("_", plain)
+    if stem == plain and len(plain) <= _LONGEST and clear and not _LOOKS_MARKED.search(plain):
         return plain
-    mark = "_" + hashlib.sha256(json.dumps([server, tool]).encode()).hexdigest()[:8]
+    mark = "_" + hashlib.sha256(json.dumps(marked).encode()).hexdigest()[:8]
     return stem[: _LONGEST - len(mark)] + mark

@@ -16,6 +16,7 @@ from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.tools.attempts import Attempt
 from bot.tools.redaction import Redaction, address
 from bot.tools.results import error_text
+from bot.tools.unusable import Unusable
 
 _QUOTED_LINES = 3
 _LONGEST_SAYING = 500
@@ -42,7 +43,7 @@ def refused_status(server: str, status: int) -> str:
         case 401 | 403:
             fix = f" Fix: check the headers of server {server}."
         case 404 | 405 | 410:
-            fix = f" Fix: check that the url of server {server} is a streamable HTTP endpoint."
+            fix = f" Fix: check the url of server {server}, and that its transport is the right one."
         case _:
             return f"MCP server request failed: {status_phrase(status)}"
     return f"MCP server request failed: {status_phrase(status)}.{fix}"
@@ -63,7 +64,7 @@ def not_in_time(config: ServerConfig, words: tuple[str, ...]) -> str:
 
 def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> str:
     """The sentence for a server that was there and went."""
-    return f"The connection to server {config.name} was lost.{_quoted(words)} It is being made again."
+    return f"The connection to server {config.name} was lost.{_quoted(words)} It is made again when it is needed."
 
 
 def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
@@ -85,7 +86,7 @@ def failed_request(config: ServerConfig, what: str, error: Exception, redact: Re
 def _said(config: ServerConfig, error: Exception, redact: Redaction) -> str:
     match error:
         case TimeoutError():
-            return f"no answer within {config.connect_timeout:g} s"
+            return f"no answer within {config.list_timeout:g} s"
         case MCPError():
             said = error_text(error).removeprefix("Error calling MCP server: ")
         case ValidationError():
@@ -102,6 +103,8 @@ def connect_failure(
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
         return not_in_time(config, words)
+    if isinstance(cause, Unusable):
+        return f"Server {config.name}: {cause.sentence}"
     match config.transport:
         case StdioTransport() as process:
             known = _process_failure(config.name, process, cause, words)

@@ -116,6 +116,6 @@ def shown(state: ServerState, redact: Redaction) -> ServerState:
     match config.transport:
         case StdioTransport(command=command, args=args, cwd=cwd):
             transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd)
-        case HttpTransport(url=url):
-            transport = HttpTransport(redact(address(url)))
+        case HttpTransport(url=url, kind=kind):
+            transport = HttpTransport(redact(address(url)), kind=kind)
     return replace(state, config=replace(config, transport=transport), problem=redact(state.problem))

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -20,8 +21,12 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 import bot
 from bot.domain.capabilities import ServerCapabilities
+from bot.domain.measurements import CacheUsed, Observe, unobserved
+from bot.domain.pins import ReviewPolicy
+from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
 from bot.tools.addresses import Allowances, Resolve, resolved
+from bot.tools.approach import Approach
 from bot.tools.calls import BROKEN
 from bot.tools.catalogue import Catalogue
 from bot.tools.characters import visible
@@ -32,8 +37,10 @@ from bot.tools.pacing import Pacing
 from bot.tools.problems import failed_listing
 from bot.tools.redaction import Redaction
 from bot.tools.reports import Reports
+from bot.tools.tending import tend
 from bot.tools.transports import opened
 from bot.tools.turnstile import Turnstile
+from bot.tools.use import Use
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +52,16 @@ _CHANGES = (
 )
 
 
+def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see Surroundings
+    """A server that is alone."""
+    return frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all connections share: how many may be made at once, what is secret, how fast things go, what admins may
-    reach, who wants to know.
+    reach, who wants to know, who counts; what happens to tools that nobody has looked at, and what the tools of the
+    servers beside one are called. `clock` is in seconds.
     """
 
     turnstile: Turnstile
@@ -58,6 +71,10 @@ class Surroundings:
     allowances: Allowances = Allowances()
     resolve: Resolve = resolved
     reports: Reports = field(default_factory=Reports)
+    observe: Observe = unobserved
+    review: ReviewPolicy = ReviewPolicy.CHANGED
+    names_beside: Callable[[ServerConfig], frozenset[str]] = no_names
+    clock: Callable[[], float] = time.monotonic
 
     def clean(self, text: str) -> str:
         """A text for people: nothing hidden in it, nothing secret."""
@@ -65,27 +82,35 @@ class Surroundings:
 
 
 class Session:
-    """A session that is to be lived once. It ends when `closing` is set and it is woken; `mode` is the library's word
-    for how the protocol's version is found out.
+    """A session that is to be lived once, by the way that `approach` says. It ends when `closing` is set and it is
+    woken.
     """
 
-    def __init__(self, condition: Condition, shared: Surroundings, closing: asyncio.Event, mode: str) -> None:
+    def __init__(
+        self, condition: Condition, shared: Surroundings, closing: asyncio.Event, approach: Approach, use: Use
+    ) -> None:
         self.line = Line(shared.pacing.settle)
         self.words = LastWords(condition.config.name, shared.redact)
         self._condition = condition
         self._config = condition.config
         self._shared = shared
         self._closing = closing
-        self._mode = mode
+        self._approach = approach
+        self._use = use
         self._ended = False
         self._known = condition.synced.capabilities
-        self._catalogue = Catalogue(condition.config, shared.redact)
+        self._catalogue = Catalogue(condition.config, shared.redact, shared.names_beside)
         self._asking = asyncio.Lock()
 
     @property
     def usable(self) -> bool:
         """Requests may be sent."""
         return self.line.usable and not self._ended
+
+    @property
+    def over(self) -> bool:
+        """It has ended or is about to, and another one is needed for any request."""
+        return self._ended or self.line.lost or self.line.resting
 
     @property
     def idle(self) -> bool:
@@ -113,7 +138,8 @@ class Session:
                 self._known = replace(
                     self._known,
                     tools=tools,
-                    protocol=client.protocol_version,
+                    protocol=self._approach.language(client.protocol_version),
+                    handshake=self._approach.met(client.protocol_version),
                     server_version="" if info is None else self._catalogue.clean(info.version),
                 )
                 try:
@@ -129,7 +155,7 @@ class Session:
         async with self._asking:
             self._condition.syncing()
             try:
-                async with asyncio.timeout(self._config.connect_timeout):
+                async with asyncio.timeout(self._config.list_timeout):
                     self._known = replace(self._known, tools=await self._tools(client))
                     self._condition.listed(self._known)
                     self._known = await self._catalogue.others(client, self._known)
@@ -155,15 +181,16 @@ class Session:
                 self.line.mark_stale()
 
         return Client(
-            opened(self._config, self.words, self.line.lose, self._shared.allowances, self._shared.resolve),
+            opened(self._approach.config, self.words, self.line, self._shared.allowances, self._shared.resolve),
             message_handler=heard,
             client_info=types.Implementation(name="countersign", version=bot.__version__),
-            mode=self._mode,
+            mode=self._approach.mode,
             cache=None,
         )
 
     async def _tools(self, client: Client) -> tuple[Tool, ...]:
         self.line.list_begins()
+        self._shared.observe(CacheUsed(self._config.name, "refresh"))
         listing = await self._catalogue.tools(client)
         self.line.list_ends()
         self._condition.left_out = listing.left_out
@@ -175,7 +202,8 @@ class Session:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_told_of(client)):
                 watchers.start_soon(self._follow, client)
             await self._others(client)
-            while not (self.line.lost or self._closing.is_set()):
+            watchers.start_soon(tend, client, self.line, self._use, self._shared.pacing, self._shared.clock)
+            while not (self.line.lost or self.line.resting or self._closing.is_set()):
                 if self.line.stale or self.line.doubted:
                     await self._refresh()
                 await self.line.news()
@@ -186,7 +214,7 @@ class Session:
         async with self._asking:
             self._condition.syncing()
             try:
-                async with asyncio.timeout(self._config.connect_timeout):
+                async with asyncio.timeout(self._config.list_timeout):
                     self._known = await self._catalogue.others(client, self._known)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)

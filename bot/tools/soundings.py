@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from urllib.parse import urlsplit
 
 import httpx2
 
 from bot.domain.checks import Check, Finding
-from bot.domain.servers import HttpTransport, ServerConfig
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig
 from bot.tools import attempts
 from bot.tools.addresses import Allowances, as_ip, check_definition, checked_addresses, is_address, place, resolved
 from bot.tools.http_client import http_client
@@ -137,7 +137,7 @@ class Soundings:
             below = network(self._config, self._allowances, self._shared.resolve)
             async with (
                 http_client(self._endpoint.headers, self._config.tool_timeout, below) as client,
-                client.stream("POST", self._endpoint.url, json=_QUESTION, headers=_ACCEPTED) as response,
+                self._asked(client) as response,
             ):
                 headers = response.headers
         if attempt.failure:
@@ -146,6 +146,11 @@ class Soundings:
         self._asked_for = headers.get("www-authenticate", "")
         return self._judged(status_phrase(self._status), headers.get("location", ""))
 
+    def _asked(self, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[httpx2.Response]:
+        if self._endpoint.kind is HttpKind.SSE:
+            return client.stream("GET", self._endpoint.url, headers={"accept": "text/event-stream"})
+        return client.stream("POST", self._endpoint.url, json=_QUESTION, headers=_ACCEPTED)
+
     def _judged(self, phrase: str, location: str) -> Check:
         # The question was out of turn, so many healthy servers refuse it with 400.
         said = f"a web server answers ({phrase})"
@@ -153,6 +158,8 @@ class Soundings:
             case 301 | 302 | 303 | 307 | 308:
                 where = address(location)
                 return broken("HTTP", f"The server answers {phrase} and points to {where}.", "use that address instead")
+            case 404 | 405 if self._endpoint.kind is HttpKind.AUTO:
+                return Check("HTTP", Finding.WELL, f"{said}, as one of HTTP+SSE does")
             case 404 | 405 | 410:
                 return Check("HTTP", Finding.DOUBTFUL, said, "if MCP fails below, correct the path of the url")
             case 429 | 500 | 501 | 502 | 503 | 504:

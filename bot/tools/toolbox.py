@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.checks import Check
+from bot.domain.measurements import CacheUsed, Observe, unobserved
 from bot.domain.messages import ToolCall
-from bot.domain.servers import EVERYWHERE, ConnectPolicy, ServerEntry, ServerState, ServerStatus, Standing
+from bot.domain.pins import ReviewPolicy
+from bot.domain.servers import EVERYWHERE, ConnectPolicy, ServerConfig, ServerEntry, ServerState, ServerStatus, Standing
 from bot.domain.tools import Misfit, NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet, digest
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import CallContext
@@ -31,6 +34,7 @@ from bot.tools.redaction import Redaction, secrets_of, shown
 from bot.tools.reports import OnSynced, OnSyncFailed, Reports
 from bot.tools.results import failed_result
 from bot.tools.session import Surroundings
+from bot.tools.suspicion import distinctive
 from bot.tools.turnstile import Turnstile
 
 log = logging.getLogger(__name__)
@@ -38,6 +42,10 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 4
 """Servers that start at the same moment."""
 _GENTLE_SECONDS = 15.0
+_REPORT_SECONDS = 5.0
+"""For what is left to tell. With the forced end of a process, which `connection` gives its time, all of closing takes
+less than half a minute.
+"""
 
 
 class McpToolbox:
@@ -45,8 +53,9 @@ class McpToolbox:
 
     `entries` are the first ones; `follow` says which come later. `first_wait` is how long, in seconds from the start,
     an offer waits for servers that connect for the first time. `redact` learns every secret. `allowances` limit what
-    admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it. With `enabled=False`
-    nothing is started and nothing is offered.
+    admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it; `observe` counts.
+    `review` says what happens to tools whose definition is not pinned. With `enabled=False` nothing is started and
+    nothing is offered.
     """
 
     def __init__(
@@ -60,9 +69,12 @@ class McpToolbox:
         allowances: Allowances | None = None,
         on_synced: OnSynced | None = None,
         on_sync_failed: OnSyncFailed | None = None,
+        observe: Observe = unobserved,
+        review: ReviewPolicy = ReviewPolicy.CHANGED,
         pacing: Pacing | None = None,
         chance: Callable[[], float] = random.random,
         resolve: Resolve = resolved,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         pacing = pacing or Pacing()
         self._enabled = enabled
@@ -77,6 +89,10 @@ class McpToolbox:
             allowances or Allowances(),
             resolve,
             Reports(on_synced, on_sync_failed),
+            observe,
+            review,
+            self._names_beside,
+            clock,
         )
         self._servers = KeptServers(self._shared, policy)
         self._doctor = Doctor(self._shared)
@@ -99,7 +115,7 @@ class McpToolbox:
         """End all connections and processes side by side, gently for `limit` seconds. Later calls are NotSent."""
         self._closed = True
         await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
-        await self._shared.reports.close(limit)
+        await self._shared.reports.close(min(limit, _REPORT_SECONDS))
 
     async def follow(self, entries: Sequence[ServerEntry]) -> None:
         """Keep these servers and no others, from now on. Nothing is waited for here; the next offers wait for servers
@@ -127,11 +143,13 @@ class McpToolbox:
         await self.settled()
         servers = [kept for kept in self._servers if kept.config.workspace in (EVERYWHERE, workspace)]
         tools = _by_name(servers)
+        self._count_use(servers)
         return ToolSet(
             tools=tools,
             guidance=tuple(_guidance(servers)),
             absent=tuple(self._absent(servers)),
             version=digest([[tool.name, tool.definition, tool.trusted] for tool in tools]),
+            withheld=frozenset(name for kept in servers for name in kept.withheld) - {tool.name for tool in tools},
         )
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -163,6 +181,20 @@ class McpToolbox:
         """What a server offers, as far as it is known. Raises NotFound."""
         kept = self._found(server)
         return (kept.entry.synced if kept.connection is None else kept.connection.condition.synced).capabilities
+
+    @property
+    def review(self) -> ReviewPolicy:
+        """What happens to tools whose definition is not pinned."""
+        return self._shared.review
+
+    def unpinned(self, server: str) -> Sequence[Tool]:
+        """The tools of a server whose definition is not the one that is pinned. Raises NotFound."""
+        return self._found(server).unpinned
+
+    def reviewed(self, tool: Tool) -> bool:
+        """Whether this very definition is the one that is pinned."""
+        kept = self._servers.get(tool.server_id)
+        return kept is not None and kept.connection is not None and kept.connection.condition.pinning.pins(tool)
 
     async def connect(self, server: str) -> ServerState:
         """Connect now, or find that it is; how it stands then. Raises NotFound."""
@@ -201,6 +233,19 @@ class McpToolbox:
         """Have a prompt written out. Raises NotFound and ServerTrouble."""
         return await self._connection(server).prompt(name, arguments)
 
+    def _names_beside(self, config: ServerConfig) -> frozenset[str]:
+        """What the tools of other servers that are used beside this one are called, as far as that tells them apart
+        from words.
+        """
+        return frozenset(
+            name
+            for kept in self._servers
+            if kept.config.id != config.id and kept.config.workspace in (EVERYWHERE, config.workspace)
+            for tool in kept.known
+            for name in (tool.name, tool.original_name)
+            if distinctive(name)
+        )
+
     def _shown(self, kept: Kept) -> ServerState:
         return shown(kept.state, self._shared.redact)
 
@@ -216,9 +261,17 @@ class McpToolbox:
             raise trouble(kept.problem or f"Server {kept.config.name} is disabled. Fix: enable it first.")
         return kept.connection
 
+    def _count_use(self, servers: Iterable[Kept]) -> None:
+        for kept in servers:
+            if kept.connection is not None:
+                known = kept.connection.condition.offering
+                self._shared.observe(CacheUsed(kept.config.name, "hit" if known else "miss"))
+
     def _absent(self, servers: Iterable[Kept]) -> Iterable[str]:
         for kept in servers:
             name, status = kept.config.name, kept.state.status
+            if kept.withheld:
+                yield _waiting(name, len(kept.withheld))
             if kept.entry.standing is Standing.DISABLED or (
                 kept.connection is not None and kept.connection.condition.offering
             ):
@@ -232,6 +285,15 @@ class McpToolbox:
                     yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
                 case _:
                     yield kept.state.problem or f"Server {name} is still connecting. Fix: ask again in a moment."
+
+
+def _waiting(server: str, count: int) -> str:
+    """Names of tools are left out: they are the server's own words, and nobody has looked at them."""
+    what = "A tool" if count == 1 else f"{count} tools"
+    wait = (
+        "waits for an admin's review, because it is" if count == 1 else "wait for an admin's review, because they are"
+    )
+    return f"{what} of server {server} {wait} new or changed. Fix: /mcp review {server}"
 
 
 async def _synced(connection: Connection) -> None:

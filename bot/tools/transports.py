@@ -1,39 +1,44 @@
 """Opening the way to a server: a child process or an HTTP endpoint.
 
-Called by `connection`. Both ways give the MCP library's two streams, watched.
+Called by `session`. Each way gives the MCP library's two streams, watched.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx2
-from mcp import StdioServerParameters, stdio_client
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
 from bot.tools.addresses import Allowances, Resolve
-from bot.tools.http_client import LARGEST_ANSWER, Guarded, http_client
+from bot.tools.child_process import child_process
+from bot.tools.event_stream import event_stream
+from bot.tools.http_client import Guarded, http_client
 from bot.tools.last_words import LastWords
+from bot.tools.line import Line
+from bot.tools.lines import LARGEST_ANSWER
+from bot.tools.plain_rpc import plain_rpc
 from bot.tools.streams import watched
 
 
 def opened(
-    config: ServerConfig, words: LastWords, on_end: Callable[[], None], allowances: Allowances, resolve: Resolve
+    config: ServerConfig, words: LastWords, line: Line, allowances: Allowances, resolve: Resolve
 ) -> AbstractAsyncContextManager[TransportStreams]:
-    """The way to a server, open within the block. `words` takes what a process says before it dies; `on_end` is
-    called when the other side has hung up. The `allowances` limit servers that are not the operator's.
+    """The way to a server, open within the block. `words` takes what a process says before it dies; the `line` is told
+    when the other side has hung up. The `allowances` limit servers that are not the operator's.
     """
     match config.transport:
         case StdioTransport() as process:
-            return watched(_stdio(process, words), on_end)
+            return watched(_stdio(process, words), line.lose)
         case HttpTransport() as endpoint:
-            return watched(_http(endpoint, config.tool_timeout, network(config, allowances, resolve)), on_end)
+            client = http_client(endpoint.headers, config.longest_silence, network(config, allowances, resolve))
+            return watched(_http(endpoint, config, client, line), line.lose)
 
 
 def network(config: ServerConfig, allowances: Allowances, resolve: Resolve) -> httpx2.AsyncBaseTransport:
@@ -43,14 +48,11 @@ def network(config: ServerConfig, allowances: Allowances, resolve: Resolve) -> h
 
 @asynccontextmanager
 async def _stdio(process: StdioTransport, words: LastWords) -> AsyncIterator[TransportStreams]:
-    parameters = StdioServerParameters(
-        command=process.command,
-        args=list(process.args),
-        env=child_environment(process),
-        cwd=process.cwd,
-        encoding_error_handler="replace",
-    )
-    async with words.listening() as errors, stdio_client(parameters, errlog=errors) as streams:
+    command = (process.command, *process.args)
+    async with (
+        words.listening() as errors,
+        child_process(command, child_environment(process), process.cwd, errors) as streams,
+    ):
         errors.close()
         yield streams
 
@@ -65,10 +67,19 @@ def child_environment(process: StdioTransport) -> dict[str, str]:
 
 @asynccontextmanager
 async def _http(
-    endpoint: HttpTransport, longest_call: float, below: httpx2.AsyncBaseTransport
+    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, line: Line
 ) -> AsyncIterator[TransportStreams]:
-    async with (
-        http_client(endpoint.headers, longest_call, below) as client,
-        streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=LARGEST_ANSWER) as streams,
-    ):
+    async with client, _spoken(endpoint, config, client, line) as streams:
         yield streams
+
+
+def _spoken(
+    endpoint: HttpTransport, config: ServerConfig, client: httpx2.AsyncClient, line: Line
+) -> AbstractAsyncContextManager[TransportStreams]:
+    match endpoint.kind:
+        case HttpKind.SSE:
+            return event_stream(client, endpoint.url, line.doubt)
+        case HttpKind.JSONRPC:
+            return plain_rpc(client, endpoint.url, config)
+        case HttpKind.STREAMABLE | HttpKind.AUTO:
+            return streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=LARGEST_ANSWER)

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bot.app.database import fitting_database
 from bot.app.office import Office, opened_office
@@ -100,6 +102,32 @@ async def test_a_change_by_another_process_is_followed_without_being_told() -> N
 
 
 @pytest.mark.usefixtures("folder")
+async def test_what_another_process_pins_is_followed() -> None:
+    changed = replace(TOOL, description="Something else.")
+    async with office() as (here, there):
+        await there.servers.add(record(), {}, ANA)
+        await there.servers.synced("t1", ServerCapabilities((TOOL,)))
+        await here.administration.refresh()
+        assert here.toolbox.reviewed(TOOL)
+        assert here.toolbox.unpinned("t1") == ()
+        await there.pins.pin("t1", [changed], ANA)
+        await here.administration.refresh()
+        assert [tool.original_name for tool in here.toolbox.unpinned("t1")] == ["lookup"]
+        assert (here.toolbox.reviewed(TOOL), here.toolbox.reviewed(changed)) == (False, True)
+
+
+@pytest.mark.usefixtures("folder")
+async def test_what_an_earlier_release_knew_of_a_server_is_pinned_at_the_first_look() -> None:
+    async with office() as (here, there):
+        await there.servers.add(record(), {}, ANA)
+        await there.servers.synced("t1", ServerCapabilities((TOOL,)))
+        await there.pins._database.run(lambda connection: connection.execute(sa.text("delete from tool_pins")))
+        await here.administration.refresh()
+        assert await there.pins.pinned() == {"t1": {"lookup": TOOL.definition}}
+        assert here.toolbox.reviewed(TOOL)
+
+
+@pytest.mark.usefixtures("folder")
 async def test_a_look_that_is_asked_for_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.app.administration.LOOK_SECONDS", 3600.0)
     async with office() as (here, there):
@@ -120,6 +148,7 @@ async def test_the_files_server_goes_first_and_the_other_says_why_it_does_not(fo
         found = {state.config.id: state.problem for state in here.toolbox.servers()}
     assert found["file:tickets"] == ""
     assert found["t1"].startswith("The operator's file has a server tickets too")
+    assert found["t1"].endswith("this one goes by its id, t1")
 
 
 @pytest.mark.usefixtures("folder")

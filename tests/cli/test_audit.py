@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,6 +24,7 @@ from bot.storage.audit_chain import row_hash
 from bot.storage.opening import open_database
 from tests.cli.invoked import Countersign, Ended
 from tests.migrated import migrated
+from tests.postgres import Server
 
 ROWS = 1100
 """More than two pieces, so that what a piece ends with is in the middle."""
@@ -87,11 +89,30 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersig
     return Kept(request.getfixturevalue("postgres").fresh(), countersign)
 
 
-@pytest.fixture
-def long(kept: Kept) -> Kept:
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with an audit of many rows, to copy."""
+    path = asyncio.run(migrated(tmp_path_factory.mktemp("long") / "long.db"))
+    asyncio.run(_written(f"sqlite:///{path}", ROWS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def long_database(postgres: Server) -> str:
+    """A database with an audit of many rows, to copy."""
+    address = postgres.fresh()
+    asyncio.run(_written(address, ROWS))
+    return address
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def long(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> Kept:
     """An audit of many rows."""
-    asyncio.run(_written(kept.url, ROWS))
-    return kept
+    if request.param == "sqlite":
+        path = shutil.copyfile(request.getfixturevalue("long_file"), tmp_path / "a.db")
+        return Kept(f"sqlite:///{path}", countersign)
+    postgres: Server = request.getfixturevalue("postgres")
+    return Kept(postgres.copy(request.getfixturevalue("long_database")), countersign)
 
 
 async def _written(url: str, count: int) -> None:

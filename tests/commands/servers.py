@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from bot.commands.parts import CommandParts, Difference, Rights
 from bot.commands.registry import CommandRegistry
@@ -12,6 +13,9 @@ from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, Ser
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import Form, Invocation, Reply, Submission
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.health import Health
+from bot.domain.measurements import SinceStart
+from bot.domain.pins import Review, ReviewPolicy, first_pins, review
 from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import Binding
 from bot.domain.servers import (
@@ -29,7 +33,15 @@ from bot.domain.views import TurnView
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook, Rules
 from bot.errors import NotFound, ServerTrouble
-from tests.commands.stores import NOW, MemoryArchive, MemoryGrants, MemoryPolicies, MemoryProfiles, MemoryServers
+from tests.commands.stores import (
+    NOW,
+    MemoryArchive,
+    MemoryGrants,
+    MemoryPins,
+    MemoryPolicies,
+    MemoryProfiles,
+    MemoryServers,
+)
 from tests.fakes.parts import ANA, BEN, HALL
 
 ADMIN = Member(ANA, platform_admin=True)
@@ -59,6 +71,14 @@ class Servers:
     checks: list[Check] = field(default_factory=lambda: [Check("Reached", Finding.WELL, "", "", 0.082)])
     done: list[tuple[str, ...]] = field(default_factory=list)
     trouble: str = ""
+    pins: MemoryPins = field(default_factory=MemoryPins)
+    review: ReviewPolicy = ReviewPolicy.CHANGED
+
+    def unpinned(self, server: str) -> Sequence[Tool]:
+        tools = self.capabilities(server).tools
+        pinned = {pin.tool: pin.definition for pin in self.pins.kept.values() if pin.server_id == server}
+        pinned = pinned or first_pins(tools)
+        return [each for each in tools if review(each, pinned) is not Review.PINNED]
 
     async def settled(self) -> None:
         if self.after_a_while is not None:
@@ -120,6 +140,31 @@ class Servers:
         return found
 
 
+class Way(Protocol):
+    """How commands are said."""
+
+    async def answers(self, held: Office, request: Invocation | Submission) -> list[Reply | Form]: ...
+
+    def author(self, author: Author) -> Author:
+        """Who somebody is there."""
+
+    def place(self, where: ConversationKey, author: Author = ANA) -> ConversationKey:
+        """Where somebody stands there."""
+
+
+class AtOnce:
+    """Said to the commands themselves."""
+
+    async def answers(self, held: Office, request: Invocation | Submission) -> list[Reply | Form]:
+        return [answer async for answer in held.registry.handle(request)]
+
+    def author(self, author: Author) -> Author:
+        return author
+
+    def place(self, where: ConversationKey, author: Author = ANA) -> ConversationKey:
+        return where
+
+
 @dataclass
 class Office:
     """Commands over memory. `refresh` makes the servers follow the store, as the house does."""
@@ -136,10 +181,13 @@ class Office:
     """The operator's rules beside those."""
     views: dict[str, list[TurnView]] = field(default_factory=dict)
     news: Difference = Difference()
+    health: Health = Health(database=True)
+    counted: SinceStart = SinceStart()
     objections: str = ""
     allowed_names: frozenset[str] = frozenset()
     refreshed: int = 0
     reloaded: int = 0
+    way: Way = field(default_factory=AtOnce)
 
     async def refresh(self) -> None:
         self.refreshed += 1
@@ -189,24 +237,32 @@ class Office:
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return self.views.get(str(conversation), [])[-limit:]
 
+    async def examined(self) -> Health:
+        return self.health
+
+    @property
+    def parts(self) -> CommandParts:
+        return CommandParts(
+            self.servers,
+            self,
+            Rights(lambda member: member.platform_admin, lambda member: member == OPERATOR, "test:ana"),
+            self.store,
+            self.servers.pins,
+            self.policies,
+            self.profiles,
+            self.archive,
+            self.grants,
+            self.recent,
+            self.examined,
+            lambda servers: self.counted if "jira" in servers else SinceStart(),
+            file="config/mcp_servers.json",
+            allowed_names=self.allowed_names,
+            clock=lambda: NOW,
+        )
+
     @property
     def registry(self) -> CommandRegistry:
-        return CommandRegistry(
-            CommandParts(
-                self.servers,
-                self,
-                Rights(lambda member: member.platform_admin, lambda member: member == OPERATOR, "test:ana"),
-                self.store,
-                self.policies,
-                self.profiles,
-                self.archive,
-                self.grants,
-                self.recent,
-                file="config/mcp_servers.json",
-                allowed_names=self.allowed_names,
-                clock=lambda: NOW,
-            )
-        )
+        return CommandRegistry(self.parts)
 
     async def answers(
         self,
@@ -216,8 +272,7 @@ class Office:
         hidden_input: bool = False,
     ) -> list[Reply | Form]:
         command, *rest = words
-        request = Invocation(command, tuple(rest), member, where, hidden_input)
-        return [answer async for answer in self.registry.handle(request)]
+        return await self.way.answers(self, Invocation(command, tuple(rest), member, where, hidden_input))
 
     async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
         """The last reply to a command line without its slash."""
@@ -236,8 +291,7 @@ class Office:
         """Send a form back as a platform does: what it carried, what stood in it, what was filled in."""
         present = {each.name: each.value for each in form.fields}
         filled = {**form.carried, **present, **fields}
-        request = Submission(form.id, filled, member, HALL, hidden_input)
-        return [answer async for answer in self.registry.handle(request)][-1]
+        return (await self.way.answers(self, Submission(form.id, filled, member, HALL, hidden_input)))[-1]
 
 
 def office() -> Office:
@@ -276,9 +330,10 @@ def registry(servers: Servers) -> CommandRegistry:
     return held.registry
 
 
-async def with_jira(member: Member = ADMIN) -> Office:
+async def with_jira(member: Member = ADMIN, way: Way | None = None) -> Office:
     """A house in which an admin of the workspace has added `jira`, with a secret and one tool that writes."""
     held = office()
+    held.way = way or held.way
     line = "mcp add jira --url https://jira.example/mcp --auth api_key --secret env:JIRA_TOKEN"
     reply = (await held.answers(*line.split(), member=member))[-1]
     assert isinstance(reply, Reply)

@@ -10,13 +10,15 @@ from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
+from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
-from bot.stores import ConversationSummary, PastCall
+from bot.stores import Activity, ApprovalActivity, Backlog, ConversationSummary, PastCall
 
 NOW = 1_800_000_000.0
 Line = tuple[str, str, str]
@@ -112,6 +114,36 @@ class MemoryServers:
         self.audit.append((kind, record.id, by.principal))
         self.revisions += 1
         return record
+
+
+@dataclass
+class MemoryPins:
+    kept: dict[tuple[str, str], Pin] = field(default_factory=dict)
+    audit: list[Line] = field(default_factory=list)
+    unreadable: bool = False
+    """What was seen of each cannot be read any more."""
+
+    async def pinned(self) -> Mapping[str, Pinned]:
+        found: dict[str, dict[str, str]] = {}
+        for pin in self.kept.values():
+            found.setdefault(pin.server_id, {})[pin.tool] = pin.definition
+        return found
+
+    async def of(self, server_id: str) -> Sequence[Pin]:
+        return [
+            replace(pin, seen=None if self.unreadable else pin.seen)
+            for pin in self.kept.values()
+            if pin.server_id == server_id
+        ]
+
+    async def adopt(self) -> bool:
+        return False
+
+    async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        for tool in tools:
+            name = tool.original_name
+            self.kept[server_id, name] = Pin(server_id, name, tool.definition, tool, by.principal, NOW)
+            self.audit.append(("tools_pinned", server_id, by.principal))
 
 
 @dataclass
@@ -218,6 +250,10 @@ class MemoryArchive:
     """What was looked for in the audit."""
     busy: bool = False
     deleted: list[str] = field(default_factory=list)
+    unfinished: Backlog = Backlog({"queued": 0, "running": 0, "waiting": 0}, 0.0, 0, 0)
+    activities: Activity = Activity({}, (), ApprovalActivity())
+    looks: list[tuple[float, str, str]] = field(default_factory=list)
+    """What was asked for of `activities`: since when, where, with which server."""
 
     async def conversations(
         self, reach: str, person: str, limit: int, offset: int
@@ -228,6 +264,15 @@ class MemoryArchive:
             if str(each.key).startswith(reach) and (not person or person in self.takers.get(str(each.key), set()))
         ]
         return found[offset : offset + limit], len(found)
+
+    async def summary(self, conversation: ConversationKey) -> ConversationSummary | None:
+        return next((each for each in self.summaries if each.key == conversation), None)
+
+    async def create(self, conversation: ConversationKey, title: str) -> bool:
+        if await self.summary(conversation) is not None:
+            return False
+        self.summaries.append(ConversationSummary(conversation, title, "CREATED", 0, "", 0.0, 0.0))
+        return True
 
     async def took_part(self, conversation: ConversationKey, person: str) -> bool:
         return person in self.takers.get(str(conversation), set())
@@ -248,3 +293,10 @@ class MemoryArchive:
     async def audit(self, query: AuditQuery, limit: int, offset: int) -> tuple[Sequence[AuditEntry], int]:
         self.queries.append(query)
         return self.entries[offset : offset + limit], len(self.entries)
+
+    async def backlog(self) -> Backlog:
+        return self.unfinished
+
+    async def activity(self, since: float, workspace: str, server: str) -> Activity:
+        self.looks.append((since, workspace, server))
+        return self.activities

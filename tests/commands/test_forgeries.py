@@ -142,10 +142,11 @@ async def test_an_address_may_change_where_no_typed_secret_goes_along_to_another
         '{"n": NaN}',
         '{"n": 1e999}',
         '{"n": "\\ud800"}',
+        '{"n": ' + "[" * 64 + "]" * 64 + "}",
         '{"n": ' + "[" * 40_000 + "]" * 40_000 + "}",
         "{" + '"n": {' * 9_000 + "}" * 9_001,
     ],
-    ids=["no number", "too large", "half a character", "deep list", "deep object"],
+    ids=["no number", "too large", "half a character", "list too deep", "deep list", "deep object"],
 )
 async def test_arguments_that_nobody_could_keep_are_refused(text: str) -> None:
     held = await with_jira()

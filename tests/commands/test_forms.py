@@ -7,7 +7,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
-from bot.domain.servers import HttpTransport, ServerStatus, StdioTransport
+from bot.domain.servers import HttpKind, HttpTransport, ServerStatus, StdioTransport
 from tests.commands.servers import ADMIN, OPERATOR, config_of, office, with_jira
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -202,6 +202,30 @@ async def test_an_address_that_is_not_allowed_here_says_why_under_its_field() ->
     assert errors(await held.submit(await held.form("mcp add"), GOOD)) == {"where": held.objections}
 
 
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("sse", HttpKind.SSE),
+        ("AUTO", HttpKind.AUTO),
+        ("jsonrpc-http", HttpKind.JSONRPC),
+        ("http", HttpKind.STREAMABLE),
+    ],
+)
+async def test_every_way_over_http_can_be_added_and_stays_when_something_else_is_edited(
+    word: str, kind: HttpKind
+) -> None:
+    held = office()
+    await held.ask(f"mcp add wiki --transport {word} --url https://wiki.example/mcp")
+    assert config_of(held, "wiki").transport == HttpTransport("https://wiki.example/mcp", kind=kind)
+    await held.ask("mcp edit wiki --url https://wiki.example/other")
+    assert config_of(held, "wiki").transport == HttpTransport("https://wiki.example/other", kind=kind)
+
+
+async def test_a_way_that_there_is_not_is_told_with_those_there_are() -> None:
+    reply = await office().ask("mcp add wiki --transport pigeon --url https://wiki.example/mcp")
+    assert ("--transport", "One of: streamable_http, stdio, auto, sse, jsonrpc_http.") in reply.details
+
+
 async def test_a_program_is_started_for_the_operator_alone() -> None:
     held = office()
     words = ("mcp", "add", "files", "--transport", "stdio", "--command", "python", "--arg", "-m", "--arg", "my files")
@@ -278,6 +302,18 @@ async def test_an_edit_connects_anew_and_shows_what_has_changed() -> None:
     assert ("changed url", "https://jira.example/mcp → https://new.example/mcp") in reply.details
     assert ("changed tool_timeout", "30 → 60") in reply.details
     assert reply.text.startswith("`jira` is changed. ✓ Reached")
+
+
+async def test_single_tools_are_given_times_of_their_own_and_lose_them() -> None:
+    held = await with_jira()
+    await held.ask("mcp edit jira --tool-limit export=120 --tool-limit read=90")
+    assert config_of(held, "jira").tool_timeouts == {"export": 120, "read": 90}
+    shown = await held.ask("mcp show jira")
+    assert "30 s a call, 120 s for export, 90 s for read, 300 s with progress" in dict(shown.details)["time limits"]
+    refused = await held.ask("mcp edit jira --tool-limit export=long")
+    assert refused.failed
+    await held.ask("mcp edit jira --tool-limit none")
+    assert config_of(held, "jira").tool_timeouts == {}
 
 
 async def test_a_disabled_server_is_not_looked_at_when_it_is_edited() -> None:

@@ -71,6 +71,14 @@ async def test_show_tells_everybody_else_the_transport_only(name: str, transport
     assert not {"command", "address", "id"} & {key for key, _ in reply.details}
 
 
+@pytest.mark.parametrize("line", ["mcp list", "mcp show web-search"])
+async def test_what_is_wrong_with_a_server_names_addresses_and_is_told_to_administrators(line: str) -> None:
+    assert "cannot be reached" in repr(await office().ask(line))
+    reply = await office().ask(line, GUEST)
+    assert "cannot be reached" not in repr(reply)
+    assert "only administrators are shown what is wrong" in repr(reply)
+
+
 @pytest.mark.parametrize("member", [ADMIN, GUEST])
 @pytest.mark.parametrize("line", ["mcp list", "mcp show local", "mcp show remote", "mcp tools"])
 async def test_headers_and_variables_of_a_server_are_shown_to_nobody(line: str, member: object) -> None:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from bot.commands.transcripts import fenced, inline, transcript
+from bot.domain.approvals import Approval
+from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart
-from bot.domain.turns import ToolStep, TurnStatus
+from bot.domain.turns import ModelStep, Question, StepStatus, ToolStep, TurnStatus
 from tests.commands.transcribed import a_view
-from tests.fakes.parts import HALL
+from tests.fakes.parts import ANA, HALL
 
 
 def test_a_transcript_holds_every_question_call_and_answer() -> None:
@@ -70,3 +72,20 @@ def test_a_kind_of_file_that_a_server_made_up_forges_no_heading() -> None:
     headings = [tokens[index + 1].content for index, token in enumerate(tokens) if token.type == "heading_open"]
     assert not [heading for heading in headings if "forged" in heading]
     assert "forged" in transcript(HALL, "", [replace(view, steps=steps)])
+
+
+def test_a_transcript_says_what_came_along_what_was_noted_and_who_decided() -> None:
+    view = a_view(question=Question("read this", (Attachment("f1", "plan.pdf", "application/pdf", 120),)))
+    call, reply = view.steps
+    assert isinstance(call, ToolStep)
+    assert isinstance(reply, ModelStep)
+    decided = Approval("card-0001", 1, "print", ANA, None, decided_by="Ben", reason="not today")
+    denied = replace(call, tool=None, status=StepStatus.DENIED, approval=decided, result=None)
+    garbled = replace(call, n=2, call=replace(call.call, unreadable='{"of": '))
+    noted = replace(reply, n=3, notes=("It was cut off.",))
+    text = transcript(HALL, "", [replace(view, steps=(denied, garbled, noted))])
+    assert "Attached: `plan.pdf` (`application/pdf`, 120 bytes)" in text
+    assert "### Call `notes__list`: denied" in text, "a tool that nobody knows has the name the model gave it"
+    assert "Decided by `Ben`: `not today`" in text
+    assert '```json\n{"of": \n```' in text
+    assert "_Note:_ `It was cut off.`" in text

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 
 from bot.commands.parts import Difference
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry
 from bot.domain.commands import Invocation, Reply, Who
-from bot.domain.profiles import Profile
+from bot.domain.conversations import Member
+from bot.domain.profiles import Profile, places
 from bot.domain.servers import ServerStatus, Standing
 from bot.stores import ConversationSummary, PastCall
 from tests.commands.grants import a_grant
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, Servers, config_of, with_jira
+from tests.commands.over_http import said_over_http
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, AtOnce, Office, Servers, Way, config_of, with_jira
 from tests.commands.stores import NOW
 from tests.commands.transcribed import a_view
 from tests.fakes.parts import ANA, BEN, HALL
@@ -23,13 +26,32 @@ from tests.fakes.parts import ANA, BEN, HALL
 SUPPORT = Profile("p-1", "Support", workspace="test:w", persona="Kind.", version=1)
 
 
-async def prepared() -> Office:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(params=["said", "over HTTP"], scope="module", loop_scope="module")
+async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
+    """How commands are said: to the commands themselves, or to the real application over a real socket."""
+    if request.param == "said":
+        yield AtOnce()
+        return
+    async with said_over_http() as over_http:
+        yield over_http
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def held(way: Way) -> Office:
+    return await prepared(way)
+
+
+async def prepared(way: Way | None = None) -> Office:
     """A house in which there is something of everything."""
-    held = await with_jira()
+    held = await with_jira(way=way)
+    hall, ana = held.way.place(HALL), held.way.author(ANA).principal
     held.profiles.kept["p-1"] = SUPPORT
-    held.views[str(HALL)] = [a_view()]
-    held.archive.takers[str(HALL)] = {"test:ana"}
-    held.archive.summaries.append(ConversationSummary(HALL, "hello", "COMPLETED", 1, "test:ana", NOW, NOW - 120))
+    held.views[str(hall)] = [a_view(conversation=hall, author=held.way.author(ANA))]
+    held.archive.takers[str(hall)] = {ana}
+    held.archive.summaries.append(ConversationSummary(hall, "hello", "COMPLETED", 1, ana, NOW, NOW - 120))
     held.grants.kept.append(a_grant(place="test:w", by="test:ana"))
     held.archive.past.append(PastCall(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
@@ -46,6 +68,7 @@ class Case:
     does: Callable[[Office], bool] = lambda _held: True
     audit: str = ""
     who: Who = Who.ADMINS
+    by: Member = ADMIN
 
 
 def _jira(held: Office) -> str:
@@ -130,7 +153,11 @@ CASES = [
         "server_changed",
     ),
     Case("mcp doctor jira", "Nothing is wrong with `jira`"),
+    Case("mcp review show jira", "nothing waits"),
+    Case("mcp review approve jira create_issue", "nothing waits"),
     Case("mcp log jira", "jira.create_issue"),
+    Case("mcp stats jira", "Nothing has happened of `jira` since"),
+    Case("mcp health", "database answers"),
     Case("mcp audit jira", "server_added"),
     Case("mcp grants list", "0123456789ab", who=Who.EVERYONE),
     Case(
@@ -141,7 +168,8 @@ CASES = [
         who=Who.EVERYONE,
     ),
     Case("mcp reload", "Nothing has been changed yet", lambda held: held.reloaded == 0),
-    Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1),
+    # A program whose token is for one workspace may not: the file is for all of them.
+    Case("mcp reload --apply", "runs by", lambda held: held.reloaded == 1, by=OPERATOR),
     Case("profile list", "Support", who=Who.EVERYONE),
     Case("profile show Support", "Kind."),
     Case(
@@ -161,7 +189,7 @@ CASES = [
     Case(
         "profile bind Support",
         "The profile holds in this channel",
-        lambda held: held.profiles.bound == {"test:w:hall": "p-1"},
+        lambda held: held.profiles.bound == {places(held.way.place(HALL))[0]: "p-1"},
         "profile_bound",
     ),
     Case("profile unbind workspace", "Nothing was changed"),
@@ -172,11 +200,17 @@ CASES = [
     Case(
         "conversations delete hall:1 --confirm 1",
         "is deleted",
-        lambda held: held.archive.deleted == [str(HALL)],
+        lambda held: held.archive.deleted == [str(held.way.place(HALL))],
         who=Who.EVERYONE,
     ),
     Case("conversations help", "/conversations list", who=Who.EVERYONE),
 ]
+
+
+def here(held: Office, text: str) -> str:
+    """A text with what the hall is called where it is said."""
+    hall = held.way.place(HALL)
+    return text.replace("hall:1", f"{hall.channel}:{hall.thread}")
 
 
 def everything_said(reply: Reply) -> str:
@@ -189,18 +223,16 @@ def audit_of(held: Office) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
-async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(case: Case) -> None:
-    held = await prepared()
-    reply = await held.ask(case.line)
-    assert case.sees in everything_said(reply)
+async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(held: Office, case: Case) -> None:
+    reply = await held.ask(here(held, case.line), case.by)
+    assert here(held, case.sees) in everything_said(reply)
     assert case.does(held)
     assert audit_of(held) == ([case.audit] if case.audit else [])
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
-async def test_whoever_may_not_is_told_who_may_and_nothing_happens(case: Case) -> None:
-    held = await prepared()
-    reply = await held.ask(case.line, GUEST)
+async def test_whoever_may_not_is_told_who_may_and_nothing_happens(held: Office, case: Case) -> None:
+    reply = await held.ask(here(held, case.line), GUEST)
     if case.who is Who.EVERYONE:
         assert "Only" not in reply.text
         return
@@ -211,7 +243,7 @@ async def test_whoever_may_not_is_told_who_may_and_nothing_happens(case: Case) -
     assert held.refreshed == held.reloaded == 0
 
 
-def test_the_table_of_this_suite_has_every_verb_there_is() -> None:
+async def test_the_table_of_this_suite_has_every_verb_there_is() -> None:
     tried = {" ".join(case.line.split()) for case in CASES}
     for command, verbs in Office().registry.verbs.items():
         for verb in verbs:
@@ -219,20 +251,18 @@ def test_the_table_of_this_suite_has_every_verb_there_is() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.line.startswith("mcp") and "help" not in case.line])
-async def test_with_mcp_switched_off_every_verb_says_so(case: Case) -> None:
-    held = await prepared()
+async def test_with_mcp_switched_off_every_verb_says_so(held: Office, case: Case) -> None:
     held.servers.enabled = False
-    reply = await held.ask(case.line)
+    reply = await held.ask(here(held, case.line))
     assert reply.failed
     assert "`MCP_ENABLED=false`" in reply.text
     assert not (await held.ask("mcp help")).failed
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.line.split()[0] == "mcp" and "help" not in case.line])
-async def test_a_database_that_is_away_is_one_clear_reply(case: Case) -> None:
-    held = await prepared()
+async def test_a_database_that_is_away_is_one_clear_reply(held: Office, case: Case) -> None:
     held.store.away = held.grants.away = True
-    reply = await held.ask(case.line)
+    reply = await held.ask(here(held, case.line), case.by)
     if case.line.startswith("mcp reload"):
         assert not reply.failed
         return
@@ -241,8 +271,7 @@ async def test_a_database_that_is_away_is_one_clear_reply(case: Case) -> None:
         assert ("cause", "The database is away.") in reply.details or "taken" in str(reply.details)
 
 
-async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply() -> None:
-    held = await prepared()
+async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply(held: Office) -> None:
     held.servers.trouble = "It **did** not answer."
     for line in ("mcp sync jira", "mcp resource notes notes://1"):
         reply = await held.ask(line)
@@ -250,15 +279,13 @@ async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply() -> N
         assert ("cause", "It **did** not answer.") in reply.details
 
 
-async def test_a_command_in_any_case_and_by_another_name_is_the_same() -> None:
-    held = await prepared()
+async def test_a_command_in_any_case_and_by_another_name_is_the_same(held: Office) -> None:
     assert await held.ask("mcp LIST") == await held.ask("mcp ls") == await held.ask("MCP list")
     assert await held.ask("mcp policy jira") == await held.ask("mcp policy list jira")
     assert await held.ask("conversations") == await held.ask("conversations list")
 
 
-async def test_everybody_else_sees_no_address_no_reference_and_no_buttons() -> None:
-    held = await prepared()
+async def test_everybody_else_sees_no_address_no_reference_and_no_buttons(held: Office) -> None:
     for line in ("mcp show jira", "mcp list"):
         reply = await held.ask(line, GUEST)
         assert "jira.example" not in repr(reply)
@@ -268,8 +295,7 @@ async def test_everybody_else_sees_no_address_no_reference_and_no_buttons() -> N
     assert ("secret auth", "env:JIRA_TOKEN") in (await held.ask("mcp show jira")).details
 
 
-async def test_a_server_of_another_workspace_does_not_exist() -> None:
-    held = await prepared()
+async def test_a_server_of_another_workspace_does_not_exist(held: Office) -> None:
     reply = await held.ask("mcp show jira", where=HALL.parse("test:other:hall:1"))
     assert reply.failed
     assert reply.text.startswith("There is no server of that name.")
@@ -281,8 +307,7 @@ async def test_a_server_of_another_workspace_does_not_exist() -> None:
     "line",
     ["mcp edit notes --description x", "mcp remove notes", "mcp disable notes", "mcp secret set notes env:X env:Y"],
 )
-async def test_a_server_of_the_operators_file_is_read_only_and_says_which_file(line: str) -> None:
-    held = await prepared()
+async def test_a_server_of_the_operators_file_is_read_only_and_says_which_file(held: Office, line: str) -> None:
     for member in (ADMIN, OPERATOR):
         reply = await held.ask(line, member)
         assert reply.failed
@@ -291,8 +316,8 @@ async def test_a_server_of_the_operators_file_is_read_only_and_says_which_file(l
     assert audit_of(held) == []
 
 
-async def test_a_server_of_every_workspace_is_for_the_operator_to_change() -> None:
-    held = await with_jira(OPERATOR)
+async def test_a_server_of_every_workspace_is_for_the_operator_to_change(way: Way) -> None:
+    held = await with_jira(OPERATOR, way)
     assert config_of(held, "jira").workspace == ""
     reply = await held.ask("mcp disable jira")
     assert reply.failed
@@ -300,8 +325,9 @@ async def test_a_server_of_every_workspace_is_for_the_operator_to_change() -> No
     assert not (await held.ask("mcp disable jira", OPERATOR)).failed
 
 
-async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_when_somebody_looks() -> None:
-    held = await prepared()
+async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_when_somebody_looks(
+    held: Office,
+) -> None:
     held.servers.states = [state for state in held.servers.states if state.config.from_file]
     reply = await held.ask("mcp list")
     assert reply.table is not None
@@ -311,8 +337,7 @@ async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_
     assert held.refreshed == 1
 
 
-async def test_disabling_can_be_undone_by_what_it_offers() -> None:
-    held = await prepared()
+async def test_disabling_can_be_undone_by_what_it_offers(held: Office) -> None:
     held.archive.waiting = 1
     reply = await held.ask("mcp disable jira")
     assert "1 approval is waiting; it will not run." in reply.text
@@ -322,8 +347,7 @@ async def test_disabling_can_be_undone_by_what_it_offers() -> None:
     assert _record(held, "jira") is Standing.ON
 
 
-async def test_removing_says_what_goes_and_asks_for_the_name() -> None:
-    held = await prepared()
+async def test_removing_says_what_goes_and_asks_for_the_name(held: Office) -> None:
     held.archive.waiting = 1
     await held.ask("mcp policy set jira deny")
     reply = await held.ask("mcp remove jira")
@@ -341,22 +365,20 @@ async def test_removing_says_what_goes_and_asks_for_the_name() -> None:
     assert not held.store.kept
 
 
-async def test_removing_what_somebody_has_changed_meanwhile_asks_anew() -> None:
-    held = await prepared()
+async def test_removing_what_somebody_has_changed_meanwhile_asks_anew(held: Office) -> None:
     [action] = (await held.ask("mcp remove jira")).actions
     await held.ask("mcp edit jira --description other")
     reply = (await held.answers(*action.words, "--confirm", "jira"))[-1]
     assert isinstance(reply, Reply)
     assert reply.failed
     assert "It was changed" in reply.text
-    assert ("changed", "just now by test:ana") in reply.details
+    assert ("changed", f"just now by {held.way.author(ANA).principal}") in reply.details
     assert held.store.kept
     await held.answers(*reply.actions[0].words, "--confirm", "jira")
     assert not held.store.kept
 
 
-async def test_an_undone_policy_is_the_one_before() -> None:
-    held = await prepared()
+async def test_an_undone_policy_is_the_one_before(held: Office) -> None:
     first = await held.ask("mcp policy set jira allow")
     second = await held.ask("mcp policy set jira deny")
     await held.answers(*second.actions[0].words)
@@ -365,16 +387,14 @@ async def test_an_undone_policy_is_the_one_before() -> None:
     assert not held.policies.kept
 
 
-async def test_a_policy_that_something_stricter_overrules_says_so() -> None:
-    held = await prepared()
+async def test_a_policy_that_something_stricter_overrules_says_so(held: Office) -> None:
     held.named["notes", "delete"] = ApprovalPolicy.ALWAYS_DENY
     await held.ask("mcp policy set notes add ask")
     reply = await held.ask("mcp policy set notes allow")
     assert "For 2 of 3 tools another rule counts more: `/mcp policy explain` says which." in reply.text
 
 
-async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine() -> None:
-    held = await prepared()
+async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine(held: Office) -> None:
     held.servers.offered[-1] = held.servers.offered[-1].__class__(
         **{
             **{name: getattr(held.servers.offered[-1], name) for name in held.servers.offered[-1].__slots__},
@@ -383,8 +403,8 @@ async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine() -> No
     )
     reply = await held.ask("mcp run jira create_issue n=3 title=007")
     assert reply.message is not None
-    assert reply.message.author == ANA
-    assert reply.message.conversation == HALL
+    assert reply.message.author == held.way.author(ANA)
+    assert reply.message.conversation == held.way.place(HALL)
     assert reply.message.call is not None
     assert reply.message.call.name == "jira__create_issue"
     assert reply.message.call.arguments == {"n": 3, "title": "007"}
@@ -396,8 +416,7 @@ async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine() -> No
     assert again.message.call.arguments == {"n": 4}
 
 
-async def test_long_lists_come_in_pages_of_ten() -> None:
-    held = await prepared()
+async def test_long_lists_come_in_pages_of_ten(held: Office) -> None:
     for n in range(12):
         await held.ask(f"mcp add server-{n:02} --url https://s{n}.example/mcp --no-verify")
     first = await held.ask("mcp list")
@@ -422,15 +441,14 @@ async def test_servers_that_are_just_connecting_are_shown_again_once_they_have_b
     assert states == ["connecting", "connected"]
 
 
-async def test_no_servers_is_an_answer_that_says_what_to_do() -> None:
-    held = Office(Servers())
+async def test_no_servers_is_an_answer_that_says_what_to_do(way: Way) -> None:
+    held = Office(Servers(), way=way)
     assert "Try `/mcp add`" in (await held.ask("mcp list")).text
     assert "Ask test:ana for one." in (await held.ask("mcp list", GUEST)).text
 
 
 @pytest.mark.parametrize("typed", ["**bold**", "`x`", "\x1b[2J", "<@U1>", "[a](b)"])
-async def test_what_was_typed_is_not_repeated_in_markdown(typed: str) -> None:
-    held = await prepared()
+async def test_what_was_typed_is_not_repeated_in_markdown(held: Office, typed: str) -> None:
     lines = ("mcp show", "mcp tools", "mcp", "mcp policy set jira", "profile show", "mcp run jira", "mcp remove", "")
     for line in lines:
         reply = (await held.answers(*line.split(), typed))[-1]
@@ -439,8 +457,7 @@ async def test_what_was_typed_is_not_repeated_in_markdown(typed: str) -> None:
         assert typed not in reply.text
 
 
-async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest() -> None:
-    held = await prepared()
+async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest(held: Office) -> None:
     for line, meant in (
         ("mcp lsit", "`/mcp list`"),
         ("mcp show jria", "`jira`"),
@@ -454,22 +471,20 @@ async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest() -> Non
         assert f"Did you mean {meant}?" in reply.text, line
 
 
-async def test_another_persons_conversation_does_not_exist_for_a_member_and_does_for_an_admin() -> None:
-    held = await prepared()
+async def test_another_persons_conversation_does_not_exist_for_a_member_and_does_for_an_admin(held: Office) -> None:
     for verb in ("show", "export", "delete"):
-        reply = await held.ask(f"conversations {verb} hall:1", GUEST)
+        reply = await held.ask(here(held, f"conversations {verb} hall:1"), GUEST)
         assert reply.failed
         assert reply.text.startswith("There is no such conversation.")
-        assert not (await held.ask(f"conversations {verb} hall:1")).failed
+        assert not (await held.ask(here(held, f"conversations {verb} hall:1"))).failed
     assert (await held.ask("conversations list", GUEST)).text == "No conversations yet."
     assert (await held.ask("conversations list --all", GUEST)).failed
-    held.archive.takers[str(HALL)] = {BEN.principal}
-    assert not (await held.ask("conversations show hall:1", GUEST)).failed
+    held.archive.takers[str(held.way.place(HALL))] = {held.way.author(BEN).principal}
+    assert not (await held.ask(here(held, "conversations show hall:1"), GUEST)).failed
 
 
-async def test_a_conversation_in_which_something_runs_is_not_deleted() -> None:
-    held = await prepared()
+async def test_a_conversation_in_which_something_runs_is_not_deleted(held: Office) -> None:
     held.archive.busy = True
-    reply = await held.ask("conversations delete hall:1 --confirm 1")
+    reply = await held.ask(here(held, "conversations delete hall:1 --confirm 1"))
     assert reply.failed
     assert "not at rest" in reply.text

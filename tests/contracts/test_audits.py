@@ -24,8 +24,8 @@ from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import Ledger, running, sqlite_ledger
 
 SAM = Author("test", "sam", "Sam")
-TOOL = Tool("s__write", "s", "write", server_id="id-of-s")
-REF = ToolRef("s", "write", definition=TOOL.definition, server_id="id-of-s")
+TOOL = Tool("s__write", "s", "write", server_id="id-of-s", place="here")
+REF = ToolRef("s", "write", definition=TOOL.definition, server_id="id-of-s", place="here")
 SECRET = "what nobody else should read"
 ARGUMENTS = {"text": SECRET}
 PRINT = fingerprint(TOOL, ARGUMENTS)

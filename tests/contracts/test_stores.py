@@ -17,7 +17,7 @@ from alembic.config import Config
 
 from bot.domain.approvals import Approval, ApprovalPolicy, Decision, Verdict
 from bot.domain.audit import AuditQuery
-from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
@@ -29,6 +29,7 @@ from bot.domain.servers import (
     EVERYWHERE,
     Authentication,
     AuthenticationKind,
+    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerRecord,
@@ -156,7 +157,10 @@ async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlSer
             response_instruction="Say thanks.",
             auto_context_tool="look",
             connect_timeout=5.5,
+            list_timeout=4.5,
             tool_timeout=6.5,
+            tool_timeout_max=60.5,
+            tool_timeouts={"export": 20.5},
             id="id-1",
             workspace=HOME,
             title="Our files",
@@ -183,6 +187,13 @@ async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlSer
     assert await servers.records() == [added]
     http = record(transport=HttpTransport("https://x.example/mcp", {"X-Team": "red"}), workspace=EVERYWHERE)
     assert (await servers.add(http, {}, ANA)).config == http.config
+
+
+@pytest.mark.parametrize("kind", HttpKind)
+async def test_every_way_over_http_is_read_as_it_was_written(servers: SqlServerStore, kind: HttpKind) -> None:
+    added = await servers.add(record(transport=HttpTransport("https://x.example/mcp", kind=kind)), {}, ANA)
+    assert added.config.transport == HttpTransport("https://x.example/mcp", kind=kind)
+    assert await servers.records() == [added]
 
 
 async def test_a_changed_server_says_who_changed_it_last_and_when(ledger: Ledger, servers: SqlServerStore) -> None:
@@ -393,7 +404,8 @@ OFFER = ServerCapabilities(
     templates=(ResourceTemplate("file:///{name}", "any", "Any", "all of them", "text/plain"),),
     prompts=(Prompt("greet", "Greet", "says hello", (PromptArgument("who", "whom", required=True),)), Prompt("bye")),
     server_version="1.2",
-    protocol="2026-07-28",
+    protocol="2025-11-25",
+    handshake=Handshake("sse", "a digest of where", START - 0.5),
 )
 
 
@@ -969,6 +981,25 @@ async def test_conversations_are_listed_the_latest_first_by_reach_and_person(led
     assert (await archive.conversations("", "", 10, 0))[1] == 4
     assert [each.key for each in (await archive.conversations("test:w:", "", 1, 1))[0]] == [at("hall_", "3")]
     assert (await archive.conversations("test:w:", "", 1, 9)) == ([], 3)
+
+
+async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_other(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    assert await archive.summary(HALL) is None
+    assert await archive.create(HALL, " The  plans " + "x" * 300)
+    assert not await archive.create(HALL, "Others")
+    empty = await archive.summary(HALL)
+    assert empty is not None
+    assert (empty.state, empty.turns, empty.started_by) == ("CREATED", 0, "")
+    assert empty.title == ("The plans " + "x" * 300)[:255]
+    await asked(ledger, HALL, "hi")
+    first = await archive.summary(HALL)
+    assert first is not None
+    assert (first.title, first.turns, first.started_by) == (empty.title, 1, "Ana")
+    assert await archive.summary(at("hall", "12")) is None
+    assert await archive.create(at("hall", "2"), "")
+    assert await archive.delete(at("hall", "2"), BEN)
+    assert await archive.summary(at("hall", "2")) is None
 
 
 async def test_where_somebody_asked_lately_is_told_the_latest_first(ledger: Ledger) -> None:

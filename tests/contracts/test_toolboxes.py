@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from bot.domain.messages import TextPart, ToolCall
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
 from bot.domain.tools import OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.ports import CallContext, Toolbox
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, Reaction, Silence, error, result
+from tests.fakes.mcp_sse import FakeEventStream
 from tests.fakes.parts import FakeToolbox
 from tests.fakes.parts import tool as a_tool
 from tests.tools.boxes import (
@@ -36,7 +37,6 @@ from tests.tools.boxes import (
     error_text,
     named,
     raw,
-    remote,
     started,
     text,
     tools_of,
@@ -45,7 +45,7 @@ from tests.tools.boxes import (
     until,
 )
 
-KINDS = ["stdio, 2025-11-25", "stdio, 2026-07-28", "http, 2025-11-25", "http, 2026-07-28"]
+KINDS = ["stdio, 2025-11-25", "stdio, 2026-07-28", "http, 2025-11-25", "http, 2026-07-28", "sse, 2025-11-25"]
 ODD_NAMES = ["plain", "get.weather now", "x" * 100 + "1", "x" * 100 + "2", "\u5929\u6c17", "b__c", "_b"]
 
 
@@ -77,6 +77,11 @@ class Peers:
     def children(self) -> list[int]:
         return [int(line) for line in self.pids.read_text().splitlines()] if self.pids.exists() else []
 
+    @property
+    def first(self) -> str:
+        """What a server is asked first."""
+        return "initialize" if self._older else "server/discover"
+
     async def serve(self, name: str = "s", *, mute: bool = False, **tools: dict[str, Any]) -> Peer:
         """A server whose tools do what is said; a `mute` one takes the connection and never says a word."""
         return await self.offering(name, tools, mute=mute)
@@ -92,7 +97,15 @@ class Peers:
             return ServerConfig(name, StdioTransport("no-such-command"))
         async with FakeEndpoint() as endpoint:
             url = endpoint.url
-        return ServerConfig(name, HttpTransport(url))
+        return ServerConfig(name, HttpTransport(url, kind=self._kind))
+
+    @property
+    def _older(self) -> bool:
+        return self.transport == "sse"
+
+    @property
+    def _kind(self) -> HttpKind:
+        return HttpKind.SSE if self._older else HttpKind.STREAMABLE
 
     def _process(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool) -> Peer:
         record = self._folder / f"{name}.record"
@@ -115,11 +128,11 @@ class Peers:
         return Peer(raw(name, script=script), heard, lose)
 
     async def _port(self, name: str, tools: dict[str, dict[str, Any]], *, mute: bool) -> Peer:
-        endpoint = await self._stack.enter_async_context(FakeEndpoint())
+        endpoint = await self._stack.enter_async_context(FakeEventStream() if self._older else FakeEndpoint())
         session = "s1"
 
         def react(message: Message) -> Reaction:
-            if self.era == "legacy" and endpoint.seen[-1][0].get("mcp-session-id") != session:
+            if self.era == "legacy" and not self._older and endpoint.seen[-1][0].get("mcp-session-id") != session:
                 return Answer(404)
             action = tools[message["params"]["name"]]
             match action:
@@ -150,7 +163,7 @@ class Peers:
         speak()
         if mute:
             endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
-        return Peer(remote(name, endpoint.url), heard, lose)
+        return Peer(ServerConfig(name, HttpTransport(endpoint.url, kind=self._kind)), heard, lose)
 
 
 @pytest.fixture(params=KINDS)
@@ -231,7 +244,7 @@ async def test_silent_servers_delay_neither_the_start_nor_one_another(peers: Pee
     mute = [await peers.serve(name, mute=True) for name in "abcdef"]
     good = await peers.serve("good", t=said("ok"))
     async with started(*(peer.config for peer in (*mute, good)), first_wait=0.1) as box:
-        await until(lambda: all(peer.heard("server/discover") for peer in mute))
+        await until(lambda: all(peer.heard(peers.first) for peer in mute))
         await until(lambda: tools_of(box, "good"))
         async with asyncio.timeout(1):
             offer = await box.offer()
@@ -270,7 +283,7 @@ async def test_a_tool_returns_its_texts_and_its_structure(peers: Peers) -> None:
         outcome = await call(named(box, "t"), box)
         assert isinstance(outcome, Returned)
         assert outcome.result.call_id == "c1"
-        assert outcome.result.parts == (TextPart("one"), TextPart("two"))
+        assert outcome.result.parts == (TextPart("one"), TextPart("two"), TextPart('{"n": [1, null]}'))
         assert outcome.result.structured == {"n": [1, None]}
         assert text(await call(named(box, "bare"), box)) == ""
 

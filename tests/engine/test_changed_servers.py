@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bot.domain.approvals import ApprovalPolicy, Decision, Settled, Verdict
+from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict, fingerprint
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.domain.views import TurnView
+from bot.engine.editing import TOOL_CHANGED
 from bot.engine.policy import Policies, Signatories
 from bot.engine.rules import RuleBook
 from tests.engine.conftest import House
@@ -80,3 +81,81 @@ async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_wou
     assert step.result is not None
     assert step.result.text == "Not run: pay__send needs a signature now. Call it again to ask for one."
     assert house.toolbox.calls == []
+
+
+async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_admin_has_moved_it(house: House) -> None:
+    house.toolbox.add(tool("pay__send", place="here"), answers_ok)
+    house.model.script = [ask_for(call("pay__send", to="ben")), say("It moved.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("send it"))
+        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = waiting.awaiting[0].approval
+        assert approval is not None
+        house.toolbox.add(tool("pay__send", place="there"), answers_ok)
+        assert await engine.draft(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
+        decision = Decision(approval.id, 1, Verdict.APPROVE, ANA)
+        assert await engine.decide(decision, member(ANA)) == Settled(Verdict.APPROVE)
+        step = only_call(await house.surface.ended(receipt.turn_id))
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert "has changed since it was signed" in step.result.text
+    assert house.toolbox.calls == []
+
+
+def test_a_call_that_an_earlier_release_has_kept_is_bound_to_what_that_release_looked_at() -> None:
+    now = tool("pay__send", place="here")
+    kept, fresh = ToolRef("pay", "send"), ToolRef("pay", "send", place="here")
+    assert fingerprint(kept.as_asked(now), {}) == fingerprint(replace(now, place=""), {})
+    assert fingerprint(fresh.as_asked(now), {}) == fingerprint(now, {})
+    assert fingerprint(now, {}) != fingerprint(replace(now, place="there"), {})
+
+
+@dataclass
+class Withholding(FakeToolbox):
+    """Tools of it may wait for an admin."""
+
+    withheld: set[str] = field(default_factory=set)
+
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        offered = await super().offer(workspace)
+        tools = tuple(each for each in offered.tools if each.name not in self.withheld)
+        return replace(offered, tools=tools, withheld=frozenset(self.withheld))
+
+
+async def test_a_call_that_was_signed_before_its_tool_changed_is_not_run_and_says_what_to_wait_for(
+    house: House,
+) -> None:
+    toolbox = house.toolbox = Withholding()
+    toolbox.add(tool("pay__send"), answers_ok)
+    house.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("send it"))
+        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        approval = waiting.awaiting[0].approval
+        assert approval is not None
+        toolbox.withheld.add("pay__send")
+        decision = Decision(approval.id, 1, Verdict.APPROVE, ANA)
+        assert await engine.decide(decision, member(ANA)) == Settled(Verdict.APPROVE)
+        step = only_call(await house.surface.ended(receipt.turn_id))
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert step.result.text == "Not run: pay__send is new or has changed, and an admin has to review it first."
+    assert toolbox.calls == []
+
+
+async def test_a_model_that_calls_a_tool_by_name_that_waits_for_an_admin_is_told_so(house: House) -> None:
+    toolbox = house.toolbox = Withholding()
+    toolbox.add(tool("pay__send"), answers_ok)
+    toolbox.withheld.add("pay__send")
+    house.rules = RuleBook(Policies(ALLOW))
+    house.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
+    engine = house.engine()
+    async with running(engine):
+        step = only_call(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert "an admin has to review it first" in step.result.text
+    assert toolbox.calls == []
+    assert house.model.requests[0].tools == ()

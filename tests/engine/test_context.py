@@ -316,7 +316,7 @@ def test_a_call_without_a_result_is_answered_with_what_became_of_it(
 
 def test_a_result_goes_to_the_model_as_it_is() -> None:
     step = ran(1, "s__t", StepStatus.FAILED, "No such city.")
-    assert outcome(step) is step.result
+    assert outcome(step) == step.result
 
 
 @given(st.lists(st.lists(st.sampled_from(list(StepStatus)), max_size=4), max_size=5))

@@ -152,10 +152,10 @@ def test_the_decision_table(case: Case, written: list[str], comes: ApprovalPolic
 
 
 @pytest.mark.parametrize(
-    ("case", "seen", "comes", "because"),
+    ("case", "pinned", "comes", "because"),
     [
-        (TRUSTED_READING, True, RUNS, "AUTO runs it: it only reads, and an admin has seen its definition."),
-        (TRUSTED_READING, False, ASKS, "AUTO asks: no admin has seen the tool's definition as it is now."),
+        (TRUSTED_READING, True, RUNS, "AUTO runs it: it only reads, and its definition is the one that is pinned."),
+        (TRUSTED_READING, False, ASKS, "AUTO asks: the tool's definition is not the one that is pinned."),
         (READING, True, ASKS, "AUTO asks: the server is not marked trusted."),
         (
             replace(CALL, tool=replace(SEND, trusted=True)),
@@ -165,11 +165,11 @@ def test_the_decision_table(case: Case, written: list[str], comes: ApprovalPolic
         ),
     ],
 )
-def test_auto_runs_what_reads_on_the_word_of_a_trusted_server_whose_definition_was_seen(
-    case: Case, seen: bool, comes: ApprovalPolicy, because: str
+def test_auto_runs_what_reads_on_the_word_of_a_trusted_server_whose_definition_is_pinned(
+    case: Case, pinned: bool, comes: ApprovalPolicy, because: str
 ) -> None:
     for default, written in ((AUTO, []), (ASK, ["auto jira"])):
-        found = judge(rules(*written), case, default, lambda _tool: seen).ruling
+        found = judge(rules(*written), case, default, lambda _tool: pinned).ruling
         assert found.policy is comes
         assert found.why.endswith(because)
 
@@ -306,15 +306,17 @@ def covers(rule: Rule, case: Case) -> bool:
     return alone.ruling.policy is ALLOW
 
 
+@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.booleans())
 def test_no_set_of_rules_runs_what_a_denial_covers(
-    written: list[Rule], case: Case, default: ApprovalPolicy, seen: bool
+    written: list[Rule], case: Case, default: ApprovalPolicy, pinned: bool
 ) -> None:
-    found = judge(written, case, default, lambda _tool: seen).ruling.policy
+    found = judge(written, case, default, lambda _tool: pinned).ruling.policy
     if any(rule.policy is DENY and covers(rule, case) for rule in written):
         assert found is DENY
 
 
+@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_rule(), any_case(), POLICIES)
 def test_one_more_denial_never_loosens_anything(
     written: list[Rule], more: Rule, case: Case, default: ApprovalPolicy
@@ -324,6 +326,7 @@ def test_one_more_denial_never_loosens_anything(
     assert STRICTEST_FIRST.index(after) <= STRICTEST_FIRST.index(before)
 
 
+@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES)
 def test_knowing_less_never_lets_more_run(written: list[Rule], case: Case, default: ApprovalPolicy) -> None:
     if judge(written, case, default).ruling.policy is ALLOW:
@@ -332,6 +335,7 @@ def test_knowing_less_never_lets_more_run(written: list[Rule], case: Case, defau
     assert judge(written, stranger, default).ruling.policy is not ALLOW
 
 
+@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.randoms())
 def test_the_order_of_rules_means_nothing(
     written: list[Rule], case: Case, default: ApprovalPolicy, shuffled: Any

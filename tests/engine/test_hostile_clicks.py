@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Awaitable
+
+import pytest
 
 from bot.domain.approvals import Approval, ApprovalPolicy, Decision, NoSuchApproval, NotAllowed, OutOfDate, Verdict
 from bot.domain.approvals import fingerprint as fingerprint_of
@@ -26,10 +30,12 @@ FINANCE = "test-group:finance"
 SEND = tool("bank__send", server_id="b1", destructive=False)
 TERMS = Terms((frozenset({FINANCE, "test:ana"}),), four_eyes=True)
 CARDS, CLICKS = 3, 10_000
+AT_ONCE = 50
 
 
+@pytest.mark.no_cover
 async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(house: House) -> None:
-    """People who may not, at everything; people who may, at what is made up or out of date."""
+    """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
     house.toolbox.add(SEND)
     asking = Rule(ApprovalPolicy.ASK_USER, server="bank", terms=TERMS, id="policy.toml:1", of_file=True)
     house.rules = RuleBook(Policies(rules=(asking,)), Signatories(admins=frozenset({"test:kim"})))
@@ -38,6 +44,8 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
     chance = random.Random(7)
     people = [Author("test", f"p{number}", f"P{number}") for number in range(20)]
     pressed: set[str] = set()
+    clicks: list[tuple[tuple[type, ...], Decision, Member]] = []
+    answers: list[Awaitable[object]] = []
     for _ in range(CLICKS):
         by = chance.choice([*people, ANA, BEN])
         member = Member(
@@ -60,11 +68,14 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
         verdict = Verdict.APPROVE if by == ANA else chance.choice(list(Verdict))
         decision = Decision(card, revision, verdict, by, "mine" * chance.randint(0, 3))
         permission = Permission(ForHours(chance.choice([1, -1, 1e9])), everyone=chance.random() < 0.5)
-        found = await (
-            engine.grant(decision, permission, member) if chance.random() < 0.2 else engine.decide(decision, member)
-        )
-        assert isinstance(found, expected), (decision, member, found)
+        granting = chance.random() < 0.2
+        answers.append(engine.grant(decision, permission, member) if granting else engine.decide(decision, member))
+        clicks.append((expected, decision, member))
         pressed.add(by.principal)
+        if len(answers) == AT_ONCE:
+            for found, click in zip(await asyncio.gather(*answers), clicks, strict=True):
+                assert isinstance(found, click[0]), (click, found)
+            answers, clicks = [], []
     for card in cards:
         kept = await house.log.approval(card)
         assert kept is not None

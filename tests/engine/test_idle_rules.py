@@ -6,8 +6,9 @@ import pytest
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
+from bot.domain.terms import APPROVERS, ASKER, Terms
 from bot.domain.tools import Tool
-from bot.engine.idle_rules import idle, strangers
+from bot.engine.idle_rules import idle, strangers, unwritable
 
 DENY = ApprovalPolicy.ALWAYS_DENY
 TOOLS = [
@@ -38,3 +39,11 @@ def test_a_rule_is_idle_if_servers_whose_tools_are_known_have_none_that_fits(rul
 def test_a_rule_is_a_stranger_if_no_server_is_called_so() -> None:
     rules = [Rule(DENY, server=name) for name in ("notes", "n*", "ntoes", "*")] + [Rule(DENY, server_id="gone")]
     assert [rule.server for rule in strangers(rules, ["notes", "mail"])] == ["ntoes"]
+
+
+def test_a_card_that_is_sent_to_its_approvers_reaches_people_and_no_groups() -> None:
+    approvers = (frozenset({"slack:T1:U1", ASKER, "slack-group:S1"}), frozenset({"slack-group:S2"}))
+    terms = Terms(approvers, deliver=frozenset({APPROVERS}))
+    assert unwritable(Rule(DENY, terms=terms)) == ["slack-group:S1", "slack-group:S2"]
+    elsewhere = Terms(approvers, deliver=frozenset({"slack:T1:C9"}))
+    assert unwritable(Rule(DENY, terms=elsewhere)) == [], "the card goes to a place, and everybody there sees it"

@@ -1,79 +1,167 @@
-"""Programs of the product that begin without being loaded again: `python -m tests.fakes.fork_server CONTROL`.
+"""Programs of the product that begin without being loaded again: `python -m tests.fakes.fork_server DESCRIPTOR PYTHON`.
 
 It has loaded everything once and forks for every start. The new process has its own arguments, folder, environment and
-streams, runs the program's own main module as `__main__`, and ends as any interpreter does. `programs` asks it to.
+streams, runs the program's own main module as `__main__`, and ends as any interpreter does. `programs` begins the
+server and asks it; so does `forking_python`, which is PYTHON: what a program begins with `python` is begun here, too.
 
-A start is one packet on the socket CONTROL: a JSON object, and four descriptors, which are standard input, output and
-errors, and a socket on which the process id and later the status (as `os.waitpid` gives it) are told. It ends when
-nobody is left to ask.
+DESCRIPTOR is the socket it listens on; who comes is greeted once everything is loaded. A start is one packet: a JSON
+object, and four descriptors, which are standard input, output and errors, and a socket on which the process id and
+later the status (as `os.waitpid` gives it) are told; the program is killed when that is closed. The server ends when
+nobody is left to ask, and takes its folder along.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
 import json
 import os
 import runpy
+import selectors
+import shutil
 import signal
 import socket
 import struct
 import sys
 import termios
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 LOADED = (
+    "alembic.command",
+    "anyio._backends._asyncio",
+    "anyio._core._subprocesses",
     "bot.cli",
     "bot.app.administration",
     "bot.app.chat",
+    "bot.app.service",
     "bot.app.stores",
+    "bot.llm.anthropic",
     "bot.llm.demo",
     "bot.llm.openai_chat",
+    "bot.platforms.discord.office",
+    "bot.platforms.slack.workspace",
     "bot.storage.opening",
+    "bot.storage.postgresql",
     "bot.storage.schema",
     "bot.storage.turn_log",
     "bot.tools.toolbox",
+    "mako.exceptions",
+    "mcp_servers.knowledge.server",
+    "mcp_servers.notes.server",
+    "mcp_servers.weather.server",
+    "psycopg",
+    "pygments.lexers.html",
+    "tests.fakes.parts",
+    "uvicorn",
 )
+GREETING = b"!"
 NUMBER = struct.Struct("!i")
 LONGEST = 1 << 18
 """Bytes of one packet."""
 STREAMS = 3
 
 
-def serve(control: socket.socket) -> dict[str, Any]:
-    """Fork for every start that is asked for. Returns in each new process, with what it was asked to be; in the server
-    itself never.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Be the only one who makes the folder, fills it, or takes it away."""
+    with _locked(folder):
+        yield
+
+
+def _locked(folder: Path) -> IO[str]:
     while True:
-        packet, descriptors, _, _ = socket.recv_fds(control, LONGEST, STREAMS + 1)
+        folder.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError), ExitStack() as stack:
+            lock = stack.enter_context((folder / "lock").open("a"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock.fileno()).st_nlink:  # the folder was not taken away meanwhile
+                stack.pop_all()
+                return lock
+
+
+class Server:
+    """Forks for every start that is asked for, and tells how each has ended."""
+
+    def __init__(self, listener: socket.socket, folder: Path) -> None:
+        self._listener = listener
+        self._folder = folder
+        self._ready = selectors.DefaultSelector()
+        self._watch(listener, self._somebody_comes)
+
+    def serve(self) -> dict[str, Any]:
+        """Returns in each new process, with what it was asked to be; in the server itself never."""
+        while True:
+            for key, _ in self._ready.select():
+                still = key in self._ready.get_map().values()  # and not done with by another of this round
+                if still and (asked := key.data()) is not None:
+                    return cast("dict[str, Any]", asked)
+            if len(self._ready.get_map()) == 1:
+                self._end()
+
+    def _watch(self, what: socket.socket | int, then: Callable[[], dict[str, Any] | None]) -> None:
+        self._ready.register(what, selectors.EVENT_READ, then)
+
+    def _somebody_comes(self) -> None:
+        asking, _ = self._listener.accept()
+        with suppress(ConnectionError):
+            asking.sendall(GREETING)
+        self._watch(asking, lambda: self._asked(asking))
+
+    def _asked(self, asking: socket.socket) -> dict[str, Any] | None:
+        packet, descriptors = b"", list[int]()
+        with suppress(ConnectionError):  # gone without a look at the greeting
+            packet, descriptors, *_ = socket.recv_fds(asking, LONGEST, STREAMS + 1)
         if not packet:
-            sys.exit(0)
-        if os.fork() == 0:
-            control.close()
-            return _begun(json.loads(packet), descriptors)
-        for each in descriptors:
-            os.close(each)
-
-
-def _begun(asked: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
-    """Fork once more, and wait for the program. Returns in the program only."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with socket.socket(fileno=descriptors[STREAMS]) as told:
+            self._ready.unregister(asking)
+            asking.close()
+            return None
+        asked: dict[str, Any] = json.loads(packet)
         pid = os.fork()
         if pid == 0:
-            told.close()
+            for each in (*(key.fd for key in self._ready.get_map().values()), descriptors[STREAMS]):
+                os.close(each)
+            self._ready.close()
             _take(descriptors[:STREAMS], terminal=asked["terminal"])
             return asked
         for each in descriptors[:STREAMS]:
             os.close(each)
-        told.sendall(NUMBER.pack(pid))
-        _, status = os.waitpid(pid, 0)
-        told.sendall(NUMBER.pack(status))
-    os._exit(0)
+        self._begun(pid, socket.socket(fileno=descriptors[STREAMS]))
+        return None
+
+    def _begun(self, pid: int, told: socket.socket) -> None:
+        process = os.pidfd_open(pid)
+
+        def nobody_wants_to_know() -> None:
+            self._ready.unregister(told)
+            told.close()
+            os.kill(pid, signal.SIGKILL)
+
+        def ended() -> None:
+            self._ready.unregister(process)
+            os.close(process)
+            _, status = os.waitpid(pid, 0)
+            if told.fileno() >= 0:
+                self._ready.unregister(told)
+                with suppress(ConnectionError), told:
+                    told.sendall(NUMBER.pack(status))
+
+        self._watch(told, nobody_wants_to_know)
+        self._watch(process, ended)
+        with suppress(ConnectionError):
+            told.sendall(NUMBER.pack(pid))
+
+    def _end(self) -> None:
+        """End, if nobody is at the door."""
+        with alone(self._folder):
+            if not self._ready.select(0):
+                shutil.rmtree(self._folder)
+                sys.exit(0)
 
 
 def _take(descriptors: Sequence[int], *, terminal: bool) -> None:
@@ -93,21 +181,53 @@ def _take(descriptors: Sequence[int], *, terminal: bool) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def become(what: dict[str, Any]) -> None:
+def become(what: dict[str, Any], python: str) -> None:
     """Be the program: a module by its name, or a file."""
     os.chdir(what["folder"])
     os.environ.clear()
     os.environ.update(what["environment"])
+    sys.executable = python
     program, *_ = sys.argv = list(what["arguments"])
     sys.path[0] = what["folder"]  # where `python -m` looks first
     if Path(program).suffix == ".py":
+        sys.path[0] = str(Path(program).parent)
         runpy.run_path(program, run_name="__main__")
     else:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
-if __name__ == "__main__":
+def end(code: int) -> None:
+    """End like the interpreter, but leave what is loaded as it is: taking it apart is more than most programs do."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    gc.collect()  # what the program has left unclosed may complain
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # the interpreter has its own words for that
+    os._exit(code)
+
+
+def main() -> None:
+    """Serve, and be each of the programs."""
+    _, listens, here = sys.argv
+    if os.fork():
+        os._exit(0)
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # what is loaded stays: no collection has to look at it, in no process
-    become(serve(socket.socket(fileno=int(sys.argv[1]))))
+    asked = Server(socket.socket(fileno=int(listens)), Path(here).parent).serve()
+    try:
+        become(asked, here)
+    except SystemExit as said:
+        if not isinstance(said.code, int | None):
+            raise
+        code = said.code or 0
+    else:
+        code = 0
+    end(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bot.domain.completions import StopReason
+from tests.fakes.llm_schemas import MOST_TOOLS, anthropic_complaint
 from tests.fakes.llm_script import Call, ErrorEvent, Frames, Request, Say, Status, Tokens, pieces
 
 PATH = "/v1/messages"
@@ -119,13 +120,21 @@ def _problems(body: Mapping[str, Any]) -> Iterator[str]:
         yield "this service only streams"
     if "tool_choice" in body and not body.get("tools"):
         yield "tool_choice: may only be specified while providing tools"
-    for tool in body.get("tools", ()):
-        if not _NAME.fullmatch(tool["name"]):
-            yield "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'"
-        if tool["input_schema"].get("type") != "object":
-            yield "tools.0.custom.input_schema.type: Field required"
+    yield from _tool_problems(body.get("tools", ()))
     yield from _blank_texts(body.get("system", []))
     yield from _transcript_problems(body.get("messages", ()))
+
+
+def _tool_problems(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for n, tool in enumerate(tools):
+        if not _NAME.fullmatch(tool["name"]):
+            yield f"tools.{n}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+        if problem := anthropic_complaint(tool["input_schema"]):
+            yield f"tools.{n}.custom.{problem}"
+    if len(tools) > MOST_TOOLS:
+        yield f"tools: at most {MOST_TOOLS} tools are taken"
+    if len({tool["name"] for tool in tools}) < len(tools):
+        yield "tools: Tool names must be unique."
 
 
 def _transcript_problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

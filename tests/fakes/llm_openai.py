@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bot.domain.completions import StopReason
+from tests.fakes.llm_schemas import MOST_TOOLS, openai_complaint
 from tests.fakes.llm_script import Call, ErrorEvent, Frames, Request, Say, Status, pieces
 
 PATH = "/v1/chat/completions"
 
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+_LONGEST_DESCRIPTION = 1024
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _STOPS = {
     StopReason.ANSWERED: "stop",
@@ -71,7 +74,7 @@ def error_event(error: ErrorEvent) -> bytes:
 
 def error_body(status: Status) -> dict[str, Any]:
     """The body of an error answer."""
-    return {"error": {"message": status.message, "type": status.type, "param": None, "code": status.code}}
+    return {"error": {"message": status.message, "type": status.type, "param": status.param, "code": status.code}}
 
 
 def complaint(request: Request) -> Status | None:
@@ -79,7 +82,22 @@ def complaint(request: Request) -> Status | None:
     if not request.headers.get("authorization", "").startswith("Bearer "):
         return Status(401, "You didn't provide an API key.", "invalid_request_error")
     problem = next(_problems(request.body), None)
-    return Status(400, problem, "invalid_request_error") if problem else None
+    if problem:
+        return Status(400, problem, "invalid_request_error")
+    return next(_schema_problems(request.body.get("tools", ())), None)
+
+
+def _schema_problems(tools: Sequence[Mapping[str, Any]]) -> Iterator[Status]:
+    for n, tool in enumerate(tools):
+        function = tool["function"]
+        if problem := openai_complaint(function["name"], function.get("parameters", _NO_PARAMETERS)):
+            yield refused_parameters(n, problem)
+
+
+def refused_parameters(n: int, message: str) -> Status:
+    """The answer to a request whose tool number `n` has parameters that the service does not take."""
+    param = f"tools[{n}].function.parameters"
+    return Status(400, message, "invalid_request_error", "invalid_function_parameters", param)
 
 
 def _problems(body: Mapping[str, Any]) -> Iterator[str]:
@@ -95,20 +113,31 @@ def _problems(body: Mapping[str, Any]) -> Iterator[str]:
         yield "[] is too short - 'tools'"
     if "tool_choice" in body and "tools" not in body:
         yield "'tool_choice' is only allowed when 'tools' are specified."
-    for tool in body.get("tools", ()):
-        yield from _tool_problems(tool)
+    tools = body.get("tools", ())
+    if len(tools) > MOST_TOOLS:
+        yield (
+            f"Invalid 'tools': array too long. Expected an array with maximum length {MOST_TOOLS},"
+            f" but got an array with length {len(tools)} instead."
+        )
+    for n, tool in enumerate(tools):
+        yield from _tool_problems(n, tool["function"])
+    names = [tool["function"]["name"] for tool in tools]
+    if len(set(names)) < len(names):
+        yield "Invalid 'tools': function names must be unique."
     yield from _transcript_problems(body.get("messages", ()))
 
 
-def _tool_problems(tool: Mapping[str, Any]) -> Iterator[str]:
-    function = tool["function"]
-    if not _NAME.fullmatch(function["name"]):
-        yield f"Invalid 'tools[].function.name': {function['name']!r} does not match pattern '^[a-zA-Z0-9_-]{{1,64}}$'."
-    if not isinstance(function.get("description", ""), str):
-        yield "Invalid type for 'tools[].function.description': expected a string."
-    schema = function.get("parameters", {})
-    if schema.get("type") != "object" or "properties" not in schema:
-        yield f"Invalid schema for function {function['name']!r}: object schema missing properties"
+def _tool_problems(n: int, function: Mapping[str, Any]) -> Iterator[str]:
+    name, description = function["name"], function.get("description", "")
+    if not _NAME.fullmatch(name):
+        yield f"Invalid 'tools[{n}].function.name': string does not match pattern '^[a-zA-Z0-9_-]{{1,64}}$'."
+    if not isinstance(description, str):
+        yield f"Invalid type for 'tools[{n}].function.description': expected a string."
+    elif len(description) > _LONGEST_DESCRIPTION:
+        yield (
+            f"Invalid 'tools[{n}].function.description': string too long. Expected a string with maximum length"
+            f" {_LONGEST_DESCRIPTION}, but got a string with length {len(description)} instead."
+        )
 
 
 def _transcript_problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -108,6 +108,7 @@ class Status:
     message: str = "Something went wrong."
     type: str = "error"
     code: str | None = None
+    param: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
 

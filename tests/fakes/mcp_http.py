@@ -11,7 +11,7 @@ import json
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 Message = dict[str, Any]
 
@@ -59,7 +59,7 @@ class FakeEndpoint:
         """The methods that were asked for, in order."""
         return [message.get("method", "") for _, message in self.seen]
 
-    async def __aenter__(self) -> FakeEndpoint:
+    async def __aenter__(self) -> Self:
         await self.listen()
         return self
 

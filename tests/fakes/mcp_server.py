@@ -23,6 +23,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel
+from starlette.applications import Starlette
 
 server = MCPServer("fake", version="1.2.3", log_level="ERROR")
 
@@ -153,10 +154,9 @@ def _record(label: str) -> str:
     return f"recorded {label}"
 
 
-async def serve_http() -> None:
+async def serve_http(app: Starlette) -> None:
     """Serve on a free port of the loopback interface and print it."""
     listener = socket.create_server(("127.0.0.1", 0))
-    app = server.streamable_http_app()
     program = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
     serving = asyncio.create_task(program.serve(sockets=[listener]))
     while not program.started and not serving.done():
@@ -169,7 +169,7 @@ async def serve_http() -> None:
 def main() -> None:
     """Misbehave as asked, then serve."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("transport", choices=["stdio", "http"])
+    parser.add_argument("transport", choices=["stdio", "http", "sse"])
     parser.add_argument("--start", default="")
     options = parser.parse_args()
     mode, _, seconds = options.start.partition(":")
@@ -181,10 +181,13 @@ def main() -> None:
         case "exit":
             sys.stderr.write(f"cannot start: no licence found, token {os.environ.get('FAKE_TOKEN', '')}\n")
             sys.exit(3)
-    if options.transport == "http":
-        asyncio.run(serve_http())
-    else:
-        server.run()
+    match options.transport:
+        case "http":
+            asyncio.run(serve_http(server.streamable_http_app()))
+        case "sse":
+            asyncio.run(serve_http(server.sse_app()))
+        case _:
+            server.run()
 
 
 if __name__ == "__main__":

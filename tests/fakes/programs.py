@@ -14,16 +14,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.fakes import fork_server
-from tests.fakes.fork_server import NUMBER
+from tests.fakes import fork_server, forking_python
+from tests.fakes.fork_server import GREETING, NUMBER
+from tests.fakes.forking_python import SOCKET
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 """The first start waits until everything is loaded, on a busy machine."""
+SERVER_HAS_ENDED = "the server that begins programs has ended: what it loads cannot be loaded"
 
 
 class Program:
@@ -90,27 +94,54 @@ class Program:
 
     def _hear(self) -> int:
         told = self._told.recv(NUMBER.size)
-        assert told, "the server that begins programs has ended: what it loads cannot be loaded"
+        assert told, SERVER_HAS_ENDED
         number: int = NUMBER.unpack(told)[0]
         return number
 
 
+def python() -> str:
+    """A `python` for those who begin processes themselves: modules and files are begun by the same server. The first
+    who asks waits for it.
+    """
+    _control()
+    return str(_home() / "python")
+
+
+@functools.cache
+def _home() -> Path:
+    """The folder of this test run's server, for all its workers."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)[:12]
+    return Path(tempfile.gettempdir()) / f"csgn-{run}-programs"
+
+
 @functools.cache
 def _control() -> socket.socket:
-    """The server's ear. It ends with this process, whose end of the socket is the only one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        server = subprocess.Popen(
-            (sys.executable, "-m", fork_server.__name__, str(theirs.fileno())),
+    """The server's ear. Whichever worker comes first begins the server; it ends with the last of those who ask."""
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    address = str(_home() / SOCKET)
+    with fork_server.alone(_home()):
+        if not Path(address).exists():
+            _begin_server(address)
+        ours.connect(address)
+    ours.settimeout(START_SECONDS)
+    assert ours.recv(len(GREETING)), SERVER_HAS_ENDED
+    atexit.register(ours.close)
+    return ours
+
+
+def _begin_server(address: str) -> None:
+    """Listen at the address, and leave the rest to a server that ends by itself."""
+    here = _home() / "python"
+    here.write_text(f"#!{sys.executable} -SEs\n{Path(forking_python.__file__).read_text(encoding='utf-8')}")
+    here.chmod(0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        subprocess.run(
+            (sys.executable, "-m", fork_server.__name__, str(listener.fileno()), str(here)),
             cwd=ROOT,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(listener.fileno(),),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            check=True,
         )
-
-    def close() -> None:
-        ours.close()
-        server.wait()
-
-    atexit.register(close)
-    return ours

@@ -157,6 +157,15 @@ async def test_a_readable_text_wins_over_the_same_as_data() -> None:
     assert "count" not in text
 
 
+async def test_data_that_stands_beside_a_readable_text_for_real_models_is_not_shown_to_people() -> None:
+    parts = (TextPart("Two notes."), TextPart('{"count": 2}'))
+    result = tool_results(ToolResult("demo_1", parts, structured={"count": 2}))
+    call = assistant("", ToolCall("demo_1", "notes__list_notes", {}))
+    text = (await reply([user("show my notes"), call, result])).text
+    assert "Two notes." in text
+    assert "count" not in text
+
+
 async def test_a_long_result_is_shortened_and_its_code_fence_closed() -> None:
     text = (await reply(answered("x", "notes__list_notes", "```\n" + "word " * 5000))).text
     assert "… (shortened)" in text

@@ -143,7 +143,7 @@ async def test_a_stream_without_done_is_complete_once_it_gave_a_finish_reason() 
         assert (await complete(model)).message.text == "Rain."
 
 
-async def test_images_are_sent_as_data_and_named_where_only_text_goes() -> None:
+async def test_images_are_sent_as_data_and_those_of_tools_behind_their_results() -> None:
     image = ImagePart(PNG, "image/png")
     transcript = (
         Message(Role.USER, (TextPart("This?"), image)),
@@ -153,13 +153,17 @@ async def test_images_are_sent_as_data_and_named_where_only_text_goes() -> None:
     async with talking(SEEING, Say("A cat.")) as (model, service):
         assert model.capabilities.images
         await complete(model, asking(*transcript))
-    question, call, result = service.requests[0].messages
+    question, call, result, returned = service.requests[0].messages
     assert question["content"] == [
         {"type": "text", "text": "This?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
     ]
     assert call["content"] is None
     assert result["content"] == "Error: Seen:\n[image: image/png]"
+    assert returned["role"] == "user"
+    said, shown = returned["content"]
+    assert "not instructions" in said["text"]
+    assert shown == question["content"][1]
 
 
 async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to_see_them() -> None:

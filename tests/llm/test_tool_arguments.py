@@ -1,17 +1,16 @@
-"""Arguments of calls and schemas of tools."""
+"""Arguments of calls."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.messages import ToolCall
-from bot.domain.tools import Tool
-from bot.llm.tool_arguments import object_schema, read_call, written_arguments
+from bot.domain.nesting import DEEPEST
+from bot.llm.tool_arguments import read_call, written_arguments
 
 OBJECTS = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text(), max_size=5)
 
@@ -31,21 +30,11 @@ def test_no_beginning_of_an_object_is_taken_for_the_object(arguments: dict[str, 
     assert call.unreadable
 
 
+def test_arguments_that_are_nested_too_deeply_for_some_readers_are_not_taken() -> None:
+    deep = '{"a":' * DEEPEST + "%s" + "}" * DEEPEST
+    assert read_call("c", "look", deep % "1").arguments
+    assert read_call("c", "look", deep % "[]").unreadable
+
+
 def test_an_unreadable_call_is_written_as_an_object() -> None:
     assert written_arguments(ToolCall("c", "look", unreadable="{brok")) == {"_unreadable": "{brok"}
-
-
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ({}, {"type": "object", "properties": {}}),
-        ({"type": "string"}, {"type": "object", "properties": {}}),
-        ({"properties": None}, {"type": "object", "properties": {}}),
-        (
-            {"type": "object", "properties": {"a": {}}, "required": ["a"], "$defs": {}},
-            {"type": "object", "properties": {"a": {}}, "required": ["a"], "$defs": {}},
-        ),
-    ],
-)
-def test_a_schema_is_always_an_object_with_properties(schema: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert object_schema(Tool("t", "s", "t", input_schema=schema)) == expected

@@ -15,6 +15,8 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
+from tests.fakes.programs import python
+
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 20.0
 HELLO = (
@@ -24,9 +26,11 @@ HELLO = (
 
 
 def process(server: str, env: Mapping[str, str]) -> Client:
-    """A client that starts `python -m mcp_servers.<server>`; open it inside the test."""
+    """A client that starts `python -m mcp_servers.<server>` with a Python that has loaded it already; open it inside
+    the test.
+    """
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", f"mcp_servers.{server}"], env=dict(env), cwd=REPOSITORY
+        command=python(), args=["-m", f"mcp_servers.{server}"], env=dict(env), cwd=REPOSITORY
     )
     return Client(command, read_timeout_seconds=PATIENCE)
 
@@ -34,7 +38,7 @@ def process(server: str, env: Mapping[str, str]) -> Client:
 async def started(
     server: str, env: Mapping[str, str], stdout: int = asyncio.subprocess.PIPE
 ) -> asyncio.subprocess.Process:
-    """The bare process, for tests about how it lives and dies."""
+    """The bare process on a Python as it is, for tests about how it lives and dies."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,28 @@ async def test_what_has_queued_up_is_committed_together_in_its_order(database: S
     await asyncio.gather(*(database.run(adding(f"w{n}")) for n in range(200)))
     assert await words(database) == [f"w{n}" for n in range(200)]
     assert len(commits) < 60
+
+
+async def test_what_is_urgent_goes_before_everything_that_waits(database: SqliteDatabase) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def block(_connection: sa.Connection) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    def noting(name: str) -> Callable[[sa.Connection], None]:
+        return lambda _connection: done.append(name)
+
+    blocking = asyncio.create_task(database.run(block))
+    assert await asyncio.to_thread(begun.wait, 10)
+    waiting = [asyncio.create_task(database.run(noting(f"{n}"))) for n in range(100)]
+    await asyncio.sleep(0)
+    urgent = [asyncio.create_task(database.run(noting(n), urgent=True)) for n in ("a", "b")]
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(blocking, *waiting, *urgent)
+    assert done == ["a", "b", *(f"{n}" for n in range(100))]
 
 
 async def test_one_failure_in_a_batch_undoes_its_own_writes_and_no_others(database: SqliteDatabase) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,6 +33,7 @@ from bot.storage.postgresql import PostgresDatabase
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, ScriptedModel
+from tests.fakes.programs import python
 from tests.platforms.front_door import ScriptedCommands
 
 PATIENCE = 15.0
@@ -117,7 +117,7 @@ class Team(ABC):
         """The bot as a process of its own (`team_process.py`), connected."""
         before = self.connections
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(PROGRAM), str(self.database), *self._credentials()),
+            *(await asyncio.to_thread(python), str(PROGRAM), str(self.database), *self._credentials()),
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             cwd=ROOT,
         )

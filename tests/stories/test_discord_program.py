@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +23,7 @@ KEEP_IT = "note that the deploy is at noon"
 LOOK_UP = "look it up"
 THINK = "think about it"
 TOOL = "ticket-desk__lookup"
-NOTES = {"notes": {"command": sys.executable, "args": ["-m", "mcp_servers.notes"]}}
+NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
 FINAL = "AI answer"
 
 

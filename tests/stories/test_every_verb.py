@@ -142,9 +142,13 @@ MIDDLE = (
     typed("/mcp resource ticket-desk desk://hours", "Read from ticket-desk", "nine **to** five"),
     typed("/mcp prompts ticket-desk", "Prompts · 1", "[topic]"),
     typed("/mcp prompt ticket-desk letter topic=trees", "Written by ticket-desk", "Write of trees."),
+    typed("/mcp review show ticket-desk", "Every tool of ticket-desk is as it was", "nothing waits."),
+    typed("/mcp review approve ticket-desk look_01", "This tool of ticket-desk is as it was", "nothing waits."),
     typed("/mcp run ticket-desk look_01 label=x", "✓ ticket-desk.look_01", "ticket 7 is open", signed=True),
     typed("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
     typed("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),
+    typed("/mcp stats ticket-desk", "Calls of ticket-desk · 1", "100 %"),
+    typed("/mcp health", "Countersign is ready", "answers"),
     typed("/mcp policy list ticket-desk", "Policies · 13", "(all its tools)", "ask, just now by console:owner"),
     typed(
         "/mcp policy set ticket-desk look_01 deny",

@@ -82,3 +82,30 @@ async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_anothe
             assert "keep it" in second
     assert model.refusals == []
     assert place.notes == []
+
+
+TWO_SIGN = """
+[[rules]]
+policy = "ASK_USER"
+server = "notes"
+tool = "add"
+approvers = ["console:owner", "console:lee", "console:ada"]
+quorum = 2
+"""
+
+
+async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_restart_between(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    place.rule(TWO_SIGN)
+    async with place.terminal("--conversation", "shared", columns=160) as terminal:
+        await terminal.asks("add a note: buy milk")
+        await card(terminal, "needs 2 of console:ada or console:lee or console:owner")
+        terminal.press("y")
+        await terminal.shows("▌ Signed. 1 more signature is needed.", "Waiting for a signature…")
+        assert place.notes == []
+
+    async with place.terminal("--conversation", "shared", columns=160) as terminal:
+        await card(terminal, "buy milk", "1 of 2 signed by owner")
+        terminal.press("y")
+        await terminal.shows("You have signed it already. It needs 1 more signature.")
+        assert place.notes == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.stories.slack_program import Company, a_company
 
 KEEP_IT = "note that the deploy is at noon"
 WAIT = "think about it"
-NOTES = {"notes": {"command": sys.executable, "args": ["-m", "mcp_servers.notes"]}}
+NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
 
 
 class Clerk:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.stories.slack_program import Company, a_company
 
 KEEP_IT = "note that the deploy is at noon"
 THINK = "think for ever"
-NOTES = {"notes": {"command": sys.executable, "args": ["-m", "mcp_servers.notes"]}}
+NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 

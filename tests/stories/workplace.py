@@ -19,7 +19,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from tests.fakes.llm import FakeLanguageModel
-from tests.fakes.programs import Program
+from tests.fakes.programs import Program, python
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 
 PROJECT = Path(__file__).parents[2]
@@ -76,9 +76,13 @@ class Workplace:
         if servers is None:
             shutil.copytree(PROJECT / "config", config)
             return
-        config.mkdir()
+        config.mkdir(parents=True)
         (config / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}))
-        (config / "policy.toml").write_text(policy)
+        self.rule(policy)
+
+    def rule(self, policy: str) -> None:
+        """Let the policy file say this, instead of what it says."""
+        (self.folder / "config" / "policy.toml").write_text(policy)
 
     def chat(self, *arguments: str, typed: str = "") -> Outcome:
         """Run `countersign chat` without a terminal, to its end."""
@@ -109,7 +113,7 @@ class Workplace:
         """`countersign chat` without a terminal while it runs; its streams are pipes. It is killed in the end."""
         pipe = asyncio.subprocess.PIPE
         program = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *CHAT, *arguments),
+            *(await asyncio.to_thread(python), "-m", *CHAT, *arguments),
             cwd=self.folder,
             env=self.environment,
             stdin=pipe,

@@ -17,12 +17,24 @@ from bot.domain.messages import ToolCall
 from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, StdioTransport
 from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.ports import CallContext
+from bot.tools.breaker import Tripping
 from bot.tools.pacing import Pacing
 from bot.tools.toolbox import McpToolbox
 
 FAKES = Path(__file__).parent.parent / "fakes"
 ANA = Author("console", "ana", "Ana")
-FAST = Pacing(first_pause=0.1, longest_pause=0.4, quick_pause=0.02, nudge_after=0.02, settle=0.02, crowding=0.1)
+PATIENT = Tripping(failures=1_000, losses=1_000)
+"""A breaker that stays closed."""
+FAST = Pacing(
+    first_pause=0.1,
+    longest_pause=0.4,
+    tries=1_000,
+    quick_pause=0.02,
+    nudge_after=0.02,
+    settle=0.02,
+    crowding=0.1,
+    tripping=PATIENT,
+)
 LIMIT = 15.0
 
 
@@ -44,15 +56,15 @@ def remote(name: str, url: str, headers: dict[str, str] | None = None, **fields:
 
 
 @contextmanager
-def http_server(env: dict[str, str] | None = None) -> Iterator[tuple[str, Popen[str]]]:
-    """The real server over HTTP: its address and its process."""
+def http_server(env: dict[str, str] | None = None, *, transport: str = "http") -> Iterator[tuple[str, Popen[str]]]:
+    """The real server over HTTP, or over `sse`: its address and its process."""
     with Popen(
-        [sys.executable, str(FAKES / "mcp_server.py"), "http"], stdout=PIPE, stderr=DEVNULL, text=True, env=env
+        [sys.executable, str(FAKES / "mcp_server.py"), transport], stdout=PIPE, stderr=DEVNULL, text=True, env=env
     ) as process:
         try:
             assert process.stdout is not None
             port = process.stdout.readline().split()[1]
-            yield f"http://127.0.0.1:{port}/mcp", process
+            yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
         finally:
             process.kill()
 

@@ -196,7 +196,9 @@ async def test_a_result_that_breaks_its_output_schema_is_not_lost(tmp_path: Path
     script = {"listings": [[{"tools": [tool]}]], "calls": {"t": {"result": answer}}}
     async with started(raw(script=script)) as box:
         await box.offer()
-        assert text(await call(named(box, "t"), box)) == "12 degrees"
+        told = text(await call(named(box, "t"), box))
+        assert told.startswith('12 degrees\n{"degrees": "twelve"}\n')
+        assert "does not fit what the tool says it returns: degrees: 'twelve' is not of type 'number'" in told
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

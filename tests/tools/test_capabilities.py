@@ -148,7 +148,7 @@ async def test_resources_that_cannot_be_listed_cost_no_tool(endpoint: FakeEndpoi
     kept = Kept()
     endpoint.on["resources/list"] = trouble
     before = Synced(SyncStatus.SYNCED, ServerCapabilities(resources=(Resource("note://0", "old"),)), at=1.0)
-    entry = ServerEntry(remote("s", endpoint.url, connect_timeout=0.5), synced=before)
+    entry = ServerEntry(remote("s", endpoint.url, connect_timeout=0.5, list_timeout=0.5), synced=before)
     async with started(entry, **kept.told) as box:
         await until(lambda: kept.failed)
         assert [each.name for each in (await box.offer()).tools] == ["s__t"]
@@ -173,7 +173,9 @@ async def test_a_sync_asks_for_everything_anew(endpoint: FakeEndpoint) -> None:
         known = await box.sync("file:s")
         assert [each.original_name for each in known.tools] == ["t", "new"]
         assert (known.resources, known.prompts) == (before.resources, ())
-        assert [each.name for each in (await box.offer()).tools] == ["s__new", "s__t"]
+        offer = await box.offer()
+        assert [each.name for each in offer.tools] == ["s__t"]
+        assert offer.withheld == {"s__new"}
         assert box.capabilities("file:s") == known
         await until(lambda: kept.synced and kept.synced[-1] == ("file:s", known))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, Standing, StdioTransport
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerEntry, Standing, StdioTransport
 from bot.errors import SettingsError
 from bot.tools.config_file import ServersFile, read_servers
 
@@ -50,7 +50,10 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         "auto_context_tool": "search",
         "trusted": True,
         "connect_timeout": 5,
+        "list_timeout": 6,
         "tool_timeout": 7.5,
+        "tool_timeout_max": 70,
+        "tool_timeouts": {"export": 20},
     }
     expected = ServerConfig(
         "weather",
@@ -60,7 +63,10 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         response_instruction="Name the source.",
         auto_context_tool="search",
         connect_timeout=5.0,
+        list_timeout=6.0,
         tool_timeout=7.5,
+        tool_timeout_max=70.0,
+        tool_timeouts={"export": 20.0},
     )
     assert read(tmp_path, {"weather": entry}) == ServersFile((ServerEntry(expected),))
 
@@ -70,6 +76,12 @@ def test_an_http_server_has_an_address_and_headers(tmp_path: Path, transport: st
     entry = {"transport": transport, "url": "https://example.org/mcp", "headers": {"X-Key": "abc"}}
     [kept] = read(tmp_path, {"remote": entry}).entries
     assert kept.config.transport == HttpTransport("https://example.org/mcp", {"X-Key": "abc"})
+
+
+@pytest.mark.parametrize("kind", HttpKind)
+def test_every_way_over_http_has_a_word(tmp_path: Path, kind: HttpKind) -> None:
+    [kept] = read(tmp_path, {"remote": {"transport": kind.value, "url": "https://example.org/mcp"}}).entries
+    assert kept.config.transport == HttpTransport("https://example.org/mcp", kind=kind)
 
 
 def test_the_other_name_of_the_section_is_read_too(tmp_path: Path) -> None:
@@ -112,12 +124,6 @@ def test_a_variable_that_is_not_set_costs_that_server_alone(tmp_path: Path) -> N
     assert "Fix: set MISSING" in sentence
 
 
-@pytest.mark.parametrize("transport", ["sse", "jsonrpc_http", "auto"])
-def test_a_transport_of_a_later_release_is_a_problem_that_says_so(tmp_path: Path, transport: str) -> None:
-    sentence = only_problem(read(tmp_path, {"a": {"transport": transport, "url": "https://example.org"}}))
-    assert "not available in this release" in sentence
-
-
 @pytest.mark.parametrize(
     ("entry", "named"),
     [
@@ -127,6 +133,7 @@ def test_a_transport_of_a_later_release_is_a_problem_that_says_so(tmp_path: Path
         ({"transport": "carrier-pigeon"}, "carrier-pigeon"),
         ({"transport": "stdio"}, "'command'"),
         ({"transport": "http"}, "'url'"),
+        ({"transport": "sse", "command": "x"}, "'url'"),
         ({"url": "ftp://example.org"}, "'url'"),
         ({"url": "https://exa mple.org"}, "'url'"),
         ({"url": "https://[::1"}, "'url'"),
@@ -140,6 +147,8 @@ def test_a_transport_of_a_later_release_is_a_problem_that_says_so(tmp_path: Path
         ({"command": "x", "trusted": "yes"}, "'trusted'"),
         ({"command": "x", "tool_timeout": 0}, "'tool_timeout'"),
         ({"command": "x", "tool_timeout": True}, "'tool_timeout'"),
+        ({"command": "x", "tool_timeouts": 60}, "'tool_timeouts'"),
+        ({"command": "x", "tool_timeouts": {"export": "long"}}, "'tool_timeouts.export'"),
         ({"command": "x", "connect_timeout": "5"}, "'connect_timeout'"),
     ],
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import ServerConfig, ServerEntry, ServerStatus, StdioTransport
 from bot.tools.toolbox import McpToolbox
 from tests.tools.boxes import (
@@ -227,7 +228,7 @@ async def test_tools_that_change_are_fetched_again_in_the_old_protocol() -> None
         "listings": [[listing("change")], [listing("change", "new")]],
         "calls": {"change": {"do": "change"}},
     }
-    async with started(raw(script=script)) as box:
+    async with started(raw(script=script), review=ReviewPolicy.OFF) as box:
         before = await box.offer()
         await call(named(box, "change"), box)
         await until(lambda: len(tools_of(box)) == 2)
@@ -271,7 +272,8 @@ async def test_a_malformed_tool_and_a_second_one_of_a_name_do_not_hide_the_other
     first = {"name": "a", "description": "first\u200b", "title": "T\u202e", "inputSchema": {"type": "object"}}
     tools = [first, {"name": "a", "description": "second"}, {"name": 5}, {"name": "b", "inputSchema": []}]
     async with started(raw(script={"listings": [[{"tools": tools}]]})) as box:
-        one, other = (await box.offer()).tools
+        await box.offer()
+        one, other = tools_of(box)
     assert (one.name, one.description, one.title) == ("s__a", "first", "T")
     assert (other.name, other.description) == ("s__b", "")
     assert other.input_schema == {"type": "object", "properties": {}}

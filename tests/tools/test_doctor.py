@@ -16,6 +16,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.checks import Check, Finding
 from bot.domain.servers import (
     ConnectPolicy,
+    HttpKind,
     HttpTransport,
     ServerConfig,
     ServerEntry,
@@ -28,6 +29,7 @@ from bot.domain.servers import (
 from bot.tools.addresses import Allowances
 from tests.fakes.mcp_certificates import self_signed
 from tests.fakes.mcp_http import Answer, FakeEndpoint, Silence, error, result, tool
+from tests.fakes.mcp_sse import FakeEventStream
 from tests.tools.boxes import LIMIT, alive, call, http_server, named, raw, real, remote, started, text, until
 
 WAY = ["address", "DNS", "TCP", "TLS", "HTTP", "authentication", "MCP", "tools"]
@@ -116,6 +118,33 @@ async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypat
     monkeypatch.setattr("bot.tools.doctor._LOOK_SECONDS", 0.1)
     config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
     assert "Nothing came within 0.1 s" in broken_at(await verified(config, resolve=resolve), "DNS").detail
+
+
+async def test_a_server_of_http_and_sse_is_asked_for_its_stream() -> None:
+    async with FakeEventStream() as server:
+        server.speak_legacy("t")
+        found = await verified(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.SSE)))
+    said = {check.name: check.detail for check in found}
+    assert said["HTTP"] == "a web server answers (200 OK)"
+    assert said["MCP"].startswith("speaks MCP 2025-11-25")
+
+
+async def test_a_server_whose_transport_is_found_out_may_refuse_the_first_one() -> None:
+    async with FakeEventStream() as server:
+        server.speak_legacy("t")
+        found = await verified(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.AUTO)))
+    http = next(check for check in found if check.name == "HTTP")
+    assert any(check.detail.startswith("speaks MCP 2025-11-25 over HTTP+SSE") for check in found)
+    assert http.finding is Finding.WELL
+    assert http.detail == "a web server answers (405 Method Not Allowed), as one of HTTP+SSE does"
+
+
+async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
+    async with FakeEndpoint() as endpoint:
+        found = await verified(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
+    mcp = next(check for check in found if check.name == "MCP")
+    assert mcp.finding is Finding.SKIPPED
+    assert mcp.detail == "It speaks JSON-RPC 2.0 and no MCP, so nobody is asked before a call."
 
 
 async def test_a_port_nobody_listens_at_is_named() -> None:

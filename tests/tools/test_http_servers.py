@@ -25,8 +25,8 @@ def status(box: McpToolbox) -> ServerStatus:
     [
         (401, "MCP server request failed: 401 Unauthorized. Fix: check the headers of server s."),
         (403, "MCP server request failed: 403 Forbidden. Fix: check the headers of server s."),
-        (404, "404 Not Found. Fix: check that the url of server s is a streamable HTTP endpoint."),
-        (405, "405 Method Not Allowed. Fix: check that the url"),
+        (404, "404 Not Found. Fix: check the url of server s, and that its transport is the right one."),
+        (405, "405 Method Not Allowed. Fix: check the url of server s"),
         (500, "Server s: MCP server request failed: 500 Internal Server Error. Fix: look at its log."),
     ],
 )

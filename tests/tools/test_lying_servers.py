@@ -15,7 +15,8 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerStatus
 from bot.logs import redact_logs
 from bot.tools import library_logs
 from bot.tools.addresses import Allowances, resolved
-from bot.tools.http_client import LARGEST_ANSWER, Guarded, http_client
+from bot.tools.http_client import Guarded, http_client
+from bot.tools.lines import LARGEST_ANSWER
 from bot.tools.redaction import Redaction, secrets_of
 from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, result, tool
 from tests.tools.boxes import call, named, remote, started, unknown, until
@@ -223,6 +224,35 @@ async def test_a_name_that_means_another_address_at_the_next_request_is_not_foll
             statuses = [(await client.get(f"http://evil.example:{endpoint.port}/")).status_code for _ in range(3)]
         assert statuses == [200, 503, 503]
         assert len(endpoint.seen) == 1
+
+
+async def test_of_the_addresses_of_a_name_the_first_that_answers_is_taken() -> None:
+    async def two(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]
+
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["GET"] = Answer(200, {})
+        allowed = Allowances(frozenset({f"two.example:{endpoint.port}"}))
+        async with http_client({}, 5.0, Guarded(allowed, two)) as client:
+            assert (await client.get(f"http://two.example:{endpoint.port}/")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        (OSError(-2, "Name or service not known"), "the name is not known: Name or service not known"),
+        ([], "the name has no address"),
+    ],
+)
+async def test_a_name_that_leads_nowhere_is_told_so(known: OSError | list[str], said: str) -> None:
+    async def resolve(_host: str, _port: int) -> list[str]:
+        if isinstance(known, OSError):
+            raise known
+        return known
+
+    async with http_client({}, 5.0, Guarded(Allowances(), resolve)) as client:
+        answer = await client.get("http://nowhere.example/")
+    assert said in answer.text
 
 
 async def test_a_redirect_is_not_followed_and_takes_no_header_along() -> None:

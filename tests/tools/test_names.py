@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.servers import HttpTransport, ServerConfig
+from bot.domain.tools import Tool, ToolSet
+from bot.tools.catalogue import adopted
 from bot.tools.names import offered_name
 
 SERVERS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
+NOWHERE = HttpTransport("https://example.com/mcp")
 TRICKY = st.text("ab_ .", max_size=6)
 
 
@@ -45,3 +50,36 @@ def test_every_name_is_one_that_models_take(server: str, tool: str) -> None:
 @given(st.lists(st.tuples(st.text("ab_", min_size=1, max_size=5), TRICKY), unique=True, max_size=60))
 def test_different_pairs_have_different_names(pairs: list[tuple[str, str]]) -> None:
     assert len({offered_name(*pair) for pair in pairs}) == len(pairs)
+
+
+PAIRS = st.lists(st.tuples(SERVERS, st.text(min_size=1, max_size=80)), unique=True, min_size=1, max_size=20)
+
+
+def offered(pairs: list[tuple[str, str]]) -> ToolSet:
+    """These tools as an offer."""
+    configs = {server: ServerConfig(server, NOWHERE, id=f"id of {server}") for server, _ in pairs}
+    return ToolSet(tuple(adopted(Tool("", "", tool), configs[server]) for server, tool in pairs))
+
+
+@given(PAIRS)
+def test_a_name_leads_back_to_the_server_by_its_id_and_to_the_tool_by_its_own_name(
+    pairs: list[tuple[str, str]],
+) -> None:
+    found = [offered(pairs).find(offered_name(*pair)) for pair in pairs]
+    assert [(each.server_id, each.original_name) for each in found if each] == [
+        (f"id of {server}", tool) for server, tool in pairs
+    ]
+
+
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_names_stay_when_other_servers_come_and_go(pairs: list[tuple[str, str]], chance: random.Random) -> None:
+    names = {(tool.server, tool.original_name): tool.name for tool in offered(pairs).tools}
+    some = chance.sample(pairs, chance.randint(1, len(pairs)))
+    assert all(names[tool.server, tool.original_name] == tool.name for tool in offered(some).tools)
+
+
+def test_names_are_what_they_were_in_earlier_releases() -> None:
+    """Policies of operators and transcripts hold them."""
+    assert offered_name("files", "read") == "files__read"
+    assert offered_name("files", "read file") == "files__read_file_e097ed47"
+    assert offered_name("a__b", "c") == "a__b__c_42fd3caa"

@@ -10,7 +10,9 @@ import httpx2
 import pytest
 
 from bot.errors import SettingsError
-from bot.web.server import application, served
+from bot.web.application import application
+from bot.web.server import served
+from tests.fakes.parts import until
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,30 @@ async def test_it_says_that_it_is_alive_and_hands_requests_to_their_hook() -> No
     assert hook.bodies == [b"hello"]
 
 
+async def test_a_hook_does_what_it_was_asked_although_the_platform_hung_up() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Recorder):
+        async def answer(self, headers: Mapping[str, str], body: bytes) -> Said:
+            begun.set()
+            await go_on.wait()
+            return await super().answer(headers, body)
+
+    hook = Slow()
+    async with served(application([hook]), "127.0.0.1", 0) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\npress")
+        async with asyncio.timeout(10):
+            await begun.wait()
+            writer.close()
+            await writer.wait_closed()
+            # The server has noticed once it takes the next caller's goodbye, too.
+            async with httpx2.AsyncClient() as client:
+                await client.get(f"http://127.0.0.1:{port}/healthz")
+            go_on.set()
+            await until(lambda: hook.bodies == [b"press"])
+
+
 async def test_a_body_longer_than_the_hook_takes_is_refused_before_it_is_read() -> None:
     hook = Recorder()
     async with served(application([hook]), "127.0.0.1", 0) as port, httpx2.AsyncClient() as client:
@@ -55,7 +81,7 @@ async def test_a_body_longer_than_the_hook_takes_is_refused_before_it_is_read() 
 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.web.server._READING_SECONDS", 0.05)
+    monkeypatch.setattr("bot.web.hooks._READING_SECONDS", 0.05)
     async with served(application([Recorder()]), "127.0.0.1", 0) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.domain.messages import FilePart, ImagePart, ToolResult
+from bot.domain.messages import FilePart, ImagePart, TextPart, ToolResult
 
 _LONGEST = 1500
 _MOST_LINES = 40
@@ -23,13 +23,21 @@ _DEEPEST = 3
 
 def describe(result: ToolResult) -> str:
     """A result's text, or its data as a table or a list; empty if the tool returned nothing."""
-    text = result.text.strip()
+    text = _text(result).strip()
     data = _parse(text) if text else None
     if result.structured is not None and (not text or data is not None or text[:1] in "[{"):
         data = result.structured
     shown = bounded(text if data is None else _data(_unwrap(data)))
     files = [_attachment(part) for part in result.parts if isinstance(part, (ImagePart, FilePart))]
     return "\n\n".join(part for part in (shown, *files[:_MOST_ROWS]) if part)
+
+
+def _text(result: ToolResult) -> str:
+    """The texts, without the one that only repeats in JSON what others say in words: it is there for real models."""
+    texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+    if result.structured is not None:
+        texts = [text for text in texts if _parse(text.strip()) != result.structured] or texts
+    return "\n".join(texts)
 
 
 def bounded(text: str, longest: int = _LONGEST) -> str:

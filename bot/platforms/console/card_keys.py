@@ -29,6 +29,7 @@ from bot.platforms.console.look import Look
 from bot.platforms.console.page import Page
 from bot.platforms.console.questions import Key, Question, Questions
 from bot.platforms.console.transcript import Kind, Piece
+from bot.rendering.cards import still_needed
 from bot.rendering.grant_offers import GrantOffer, granted
 from bot.rendering.plain import one_line
 
@@ -231,7 +232,7 @@ class CardKeys:
             case Settled(verdict):
                 self._say(told, self._look.good if verdict is _YES else self._look.bad)
             case Counted(needed):
-                self._say(f"Signed. Others have to sign, too: {needed}.", self._look.good)
+                self._say(still_needed(needed), self._look.good)
             case AlreadySettled(how):
                 self._say(one_line(how, 300), self._look.dim)
             case OutOfDate():

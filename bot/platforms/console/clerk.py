@@ -22,6 +22,7 @@ from bot.domain.approvals import (
 from bot.domain.turns import ToolStep
 from bot.platforms.console.person import Person
 from bot.ports import FrontDoor
+from bot.rendering.cards import still_needed
 from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import tool_name
 
@@ -82,7 +83,7 @@ class Clerk:
             case Settled():
                 self._tell(f"{tool_name(step)} approved by --approve {self._mode}.")
             case Counted(needed):
-                self._tell(f"{tool_name(step)} signed by --approve {self._mode}. Others have to sign, too: {needed}.")
+                self._tell(f"{tool_name(step)}, by --approve {self._mode}: {still_needed(needed)}")
             case NotAllowed(reason):
                 self._tell(f"{tool_name(step)} could not be approved: {one_line(reason, 300)}")
                 await self._deny(step, engine, reason)

@@ -66,13 +66,14 @@ def on_screen(
     model: str,
     approve: ApproveMode = ApproveMode.ASK,
     history: Path | None = None,
+    files: Path | None = None,
     quiet_seconds: float | None = None,
     clock: Callable[[], float] = monotonic,
     shared: bool = False,
 ) -> Terminal:
-    """The interactive chat. `model` is the label in the banner, `history` the file of typed lines, `quiet_seconds`
-    how long the keyboard must have been still before a card takes a key, `clock` what the seconds of waiting are
-    read from, `shared` whether other processes work on the same database.
+    """The interactive chat. `model` is the label in the banner, `history` the file of typed lines, `files` the folder
+    for what tools return in files, `quiet_seconds` how long the keyboard must have been still before a card takes a
+    key, `clock` what the seconds of waiting are read from, `shared` whether other processes work on the same database.
     """
     from bot.platforms.console.assembly import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
@@ -87,7 +88,7 @@ def on_screen(
         quiet_seconds=quiet_seconds,
         clock=clock,
     )
-    return Terminal(listener, ConsoleSurface(person, watch, page))
+    return Terminal(listener, ConsoleSurface(person, watch, page, files))
 
 
 def one_question(
@@ -97,12 +98,13 @@ def one_question(
     *,
     approve: ApproveMode = ApproveMode.ASK,
     json: bool = False,
+    files: Path | None = None,
     shared: bool = False,
 ) -> Terminal:
     """`-m TEXT`: the answer on standard output, everything else on standard error; `json` for events instead."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     listener = OneQuestion(text, person, watch, clerk, _output(streams))
-    return Terminal(listener, ConsoleSurface(person, watch, drawing))
+    return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
 
 
 def piped(
@@ -111,12 +113,13 @@ def piped(
     *,
     approve: ApproveMode = ApproveMode.ASK,
     json: bool = False,
+    files: Path | None = None,
     shared: bool = False,
 ) -> Terminal:
     """Every line of standard input is a message."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
     listener = PipedChat(streams.stdin, person, watch, clerk, _output(streams))
-    return Terminal(listener, ConsoleSurface(person, watch, drawing))
+    return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
 
 
 def _batch(

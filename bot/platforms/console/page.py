@@ -165,5 +165,7 @@ class Page:
 
 
 def _usual(view: TurnView) -> str:
-    """What a turn is busy with if it does not say: its tools, or the next reply."""
-    return "Working…" if view.running else "Thinking…"
+    """What a turn is busy with if it does not say: its tools, people who have to sign, or the next reply."""
+    if view.running:
+        return "Working…"
+    return "Waiting for a signature…" if view.awaiting else "Thinking…"

@@ -7,11 +7,14 @@ JSON lines.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.errors import DeliveryFailed, NotFound
+from bot.platforms.console.files import Saved, saved
 from bot.platforms.console.person import Person
 from bot.platforms.console.watch import Watch
 from bot.rendering.plain import one_line
@@ -36,12 +39,15 @@ class Drawing(Protocol):
 
 
 class ConsoleSurface:
-    """Draws turns in the terminal, each one completely once, also across processes."""
+    """Draws turns in the terminal, each one completely once, also across processes. What tools returned in files is
+    written into the folder `files`; without one it stays where it is.
+    """
 
-    def __init__(self, person: Person, watch: Watch, drawing: Drawing) -> None:
+    def __init__(self, person: Person, watch: Watch, drawing: Drawing, files: Path | None = None) -> None:
         self._person = person
         self._watch = watch
         self._drawing = drawing
+        self._files = files
         watch.draw = self._draw_ours
 
     @property
@@ -62,6 +68,11 @@ class ConsoleSurface:
         """Draw a turn and say so once it is written. A turn that was drawn to its end is not drawn again."""
         ours = await self._watch.ours(view.turn.id)
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
+        # First, so that no line about a file comes into the midst of a reply.
+        if not complete and self._files is not None:
+            async for each in saved(self._files, view, refs):
+                self._tell_of(each)
+                yield each.drawn
         if not (complete or self._watch.overtaken(view)):
             try:
                 self._draw(view, ours=ours)
@@ -91,6 +102,11 @@ class ConsoleSurface:
     async def fetch(self, attachment: Attachment) -> bytes:
         """Raises NotFound: nothing is uploaded in a terminal."""
         raise NotFound(f"The terminal has no upload {attachment.name!r}.")
+
+    def _tell_of(self, file: Saved) -> None:
+        told = f"could not be saved: {one_line(file.problem, 200)}" if file.problem else f"is in {file.drawn.ref}"
+        with suppress(OSError):  # nobody can see it, which the next drawing finds out
+            self._drawing.notice(f"{file.name} {told}")
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
         if ours:

@@ -61,9 +61,11 @@ async def shared(
             yield Drawn(file.slot, refs[file.slot])
             continue
         name = _file_name(file.name)
-        slot = Slot(file.slot, f"-# {fitted(name, NAME)}", file=Upload(name, file.data))
         try:
+            slot = Slot(file.slot, f"-# {fitted(name, NAME)}", file=Upload(name, await file.read()))
             shown = str(await sender.post(view.turn, slot, search=search, taken=taken))
+        except NotFound:
+            shown = LEFT_OUT
         except DeliveryFailed as failure:
             if not failure.permanent:
                 raise

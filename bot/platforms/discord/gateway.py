@@ -22,6 +22,7 @@ import yarl
 from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
 from bot.errors import DeliveryFailed
+from bot.logs import in_context
 from bot.platforms.discord.faults import NEW_TOKEN, translated
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
 from bot.platforms.discord.rest import Rest
@@ -38,6 +39,8 @@ IDENTIFY_SECONDS = 5.0
 HASTY = 3
 """New sessions one after the other, each begun within STEADY_SECONDS of the one before, until a pause is made."""
 GOODBYE_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
+"""Between two cancellations of what does not end."""
 KEPT_MESSAGES = 1
 """discord.py keeps messages to tell how they were edited, which nobody asks."""
 _READS_ALL = 1 << 18 | 1 << 19
@@ -86,6 +89,12 @@ class Gateway:
         self._prepare = prepare
         self._clock = clock
         self._refused_content = False
+        self._client: _Hearing | None = None
+
+    @property
+    def receiving(self) -> bool:
+        """Whether what happens is told now."""
+        return self._client is not None and self._client.receiving
 
     async def run(self) -> None:
         """Receive until cancelled. Raises DeliveryFailed for what will never work."""
@@ -107,6 +116,7 @@ class Gateway:
         plan = await self._plan()
         client = _client(self._ears, plan, self._clock)
         self._ears.connected(client, reads_all=plan.reads_all)
+        self._client = client
         try:
             with translated("sign in"):
                 await client.login(self._rest.token)
@@ -114,6 +124,7 @@ class Gateway:
             log.info("connecting to Discord%s", "" if plan.reads_all else ", without the Message Content intent")
             await self._connected(client)
         finally:
+            self._client = None
             client.leave()
             try:
                 async with asyncio.timeout(GOODBYE_SECONDS):
@@ -123,8 +134,13 @@ class Gateway:
                 log.warning("Discord's gateway was left without a goodbye")
 
     async def _connected(self, client: discord.Client) -> None:
+        connected = asyncio.create_task(client.connect(), name="discord: connection")
         try:
-            await client.connect()
+            await asyncio.wait({connected})
+        finally:
+            await ended(connected)
+        try:
+            connected.result()
         except discord.PrivilegedIntentsRequired:
             # Switched off since we asked, or not granted to an application of that size.
             log.warning(
@@ -157,6 +173,15 @@ class Gateway:
         return _Plan(str(answer["url"]), int(answer.get("shards") or 1), reads_all)
 
 
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Cancel a task until it has ended. A cancellation gets lost in `asyncio.wait_for`, with which discord.py connects,
+    if it comes at the moment when the connection is made or breaks (Python before 3.12).
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=AGAIN_SECONDS)
+
+
 async def _hang_up(client: discord.Client) -> None:
     """Close a client's connections, with the threads that keep them alive. discord.py forgets one that is cut off
     between its first word and ours, for which it takes up to five seconds.
@@ -183,6 +208,7 @@ class _Hearing(discord.Client):
         super().__init__(**options)
         self._ears = ears
         self._clock = clock
+        self.receiving = False
         self._left = False
         self._began = clock()
         self._sessions: dict[int | None, tuple[float, int]] = {}
@@ -212,23 +238,32 @@ class _Hearing(discord.Client):
     async def on_connect(self) -> None:
         self._began = self._clock()
 
+    async def on_disconnect(self) -> None:
+        self.receiving = False
+
+    async def on_resumed(self) -> None:
+        self.receiving = True
+
     async def on_ready(self) -> None:
+        self.receiving = True
         self._ears.began(self, self._began)
 
     async def on_message(self, message: discord.Message) -> None:
-        await self._ears.heard(message)
+        with in_context(request=str(message.id)):
+            await self._ears.heard(message)
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         # Not by discord.py's items and modals: a button says itself what it does, whichever process drew it, also one
         # that the message has no more because somebody was faster; what is sent in a modal says what it answers.
         data: Mapping[str, Any] = interaction.data or {}
-        match interaction.type:
-            case discord.InteractionType.component:
-                await self._ears.pressed(interaction, str(data.get("custom_id") or ""))
-            case discord.InteractionType.modal_submit:
-                await self._ears.sent(interaction)
-            case _:
-                return
+        with in_context(request=str(interaction.id)):
+            match interaction.type:
+                case discord.InteractionType.component:
+                    await self._ears.pressed(interaction, str(data.get("custom_id") or ""))
+                case discord.InteractionType.modal_submit:
+                    await self._ears.sent(interaction)
+                case _:
+                    return
 
     async def on_error(self, event_method: str, /, *_args: Any, **_kwargs: Any) -> None:
         # discord.py calls this while it handles the error.

@@ -29,6 +29,8 @@ class Holding:
         self._name = name
         self._holder = holder
         self._seconds = seconds
+        self.stands_by = False
+        """Another process has it, and this one waits."""
 
     async def while_held(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the right, and do the work while it lasts; again and again, until cancelled. Work that ends, ends
@@ -44,7 +46,6 @@ class Holding:
 
     async def _taken(self) -> float:
         """Wait until the right is ours; until when, by the loop's clock."""
-        waiting = False
         while True:
             try:
                 until = await self._hold()
@@ -52,10 +53,11 @@ class Holding:
                 log.warning("the right to receive from Discord cannot be asked for: %s", error)
             else:
                 if until is not None:
+                    self.stands_by = False
                     return until
-                if not waiting:
+                if not self.stands_by:
                     log.info("another process receives from Discord; this one stands by")
-                    waiting = True
+                    self.stands_by = True
             await asyncio.sleep(self._seconds / 3)
 
     async def _worked(self, work: Callable[[], Awaitable[None]], until: float) -> bool:

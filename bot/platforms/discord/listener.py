@@ -7,6 +7,7 @@ on disk, `catching_up` reads what was said while nobody received. Presses and co
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from time import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import discord
 
+from bot.domain.health import Listening
 from bot.platforms.discord.catching_up import CatchingUp
 from bot.platforms.discord.counter import Counter
 from bot.platforms.discord.desk import Desk, DiscordRecords
@@ -60,6 +62,8 @@ class DiscordListener:
         self._records = records or DiscordRecords()
         self._lease_seconds = lease_seconds
         self._clock = clock
+        self._holding: Holding | None = None
+        self._gateway: Gateway | None = None
 
     async def run(self, engine: FrontDoor, commands: Commands) -> None:
         """Receive until cancelled, whenever no other process does; what was begun gets a moment to finish. Raises
@@ -71,15 +75,25 @@ class DiscordListener:
             errands = Errands()
             forms = CallForms(engine, commands)
             desk = Desk(self._rest, self._people, self._manners, errands, engine, forms, self._records)
+            ears = _Ears(desk)
             try:
-                ears = _Ears(desk)
                 log.info("receiving from Discord as %s", identity.name)
-                await Gateway(self._rest, ears, ears.prepare, clock=self._clock).run()
+                self._gateway = Gateway(self._rest, ears, ears.prepare, clock=self._clock)
+                await self._gateway.run()
             finally:
-                await errands.close()
+                self._gateway = None
+                await asyncio.gather(ears.close(), errands.close())
 
         name = f"discord-gateway:{identity.app}"
-        await Holding(self._leases, name, self._holder, seconds=self._lease_seconds).while_held(receive)
+        self._holding = Holding(self._leases, name, self._holder, seconds=self._lease_seconds)
+        await self._holding.while_held(receive)
+
+    async def listening(self) -> Listening:
+        """Whether messages arrive now, here or in the process that this one follows."""
+        if self._gateway is not None and self._gateway.receiving:
+            return Listening.CONNECTED
+        stands_by = self._holding is not None and self._holding.stands_by
+        return Listening.STANDBY if stands_by else Listening.CONNECTING
 
 
 class _Ears:
@@ -106,6 +120,10 @@ class _Ears:
     def began(self, client: discord.Client, at: float) -> None:
         """A new session is ready."""
         self._desk.errands.start(self._catching_up.read(client, at), "discord: catching up")
+
+    async def close(self) -> None:
+        """Nothing comes any more: what was said is put on disk."""
+        await self._reception.close()
 
     async def heard(self, message: discord.Message) -> None:
         """Somebody said something."""

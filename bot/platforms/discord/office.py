@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from bot.domain.measurements import Observe, unobserved
 from bot.platforms.discord.desk import DiscordRecords
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.people import People
@@ -40,11 +41,11 @@ class DiscordOffice:
 
 @asynccontextmanager
 async def opened_office(
-    token: str, *, url: str = API_URL, servers: frozenset[str] = frozenset()
+    token: str, *, url: str = API_URL, servers: frozenset[str] = frozenset(), observe: Observe = unobserved
 ) -> AsyncIterator[DiscordOffice]:
-    """The office of a bot's token. `servers` are the ids of those that are served; none named, all the bot is in. Asks
-    Discord for nothing until it is used.
+    """The office of a bot's token. `servers` are the ids of those that are served; none named, all the bot is in.
+    `observe` counts how long Discord asks to be left alone. Asks Discord for nothing until it is used.
     """
-    async with Rest(token, url=url) as rest:
+    async with Rest(token, url=url, observe=observe) as rest:
         people = People(rest, servers)
         yield DiscordOffice(rest, people, DiscordSurface(rest, people))

@@ -24,6 +24,7 @@ from bot.platforms.discord.spots import Spot, read_spot, spot_of
 from bot.platforms.discord.thread_openings import open_thread
 from bot.reception.attention import Attention
 from bot.reception.context_lines import described
+from bot.reception.errands import Errands
 from bot.reception.in_turn import InTurn
 from bot.reception.once import Once
 from bot.reception.portions import Portions
@@ -39,6 +40,10 @@ PATIENCE_SECONDS = 900.0
 """So long a message is kept in memory that cannot be put on disk."""
 AT_ONCE = 50
 """So many messages of one person are kept so at a time."""
+OF_ALL_AT_ONCE = 10_000
+"""And so many of everybody. What is left out comes again only with a new session, so these are more than errands may
+be, some kilobytes each.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Reception:
         self._hints = Hints(desk.rest)
         self._in_turn = InTurn()
         self._portions = Portions(AT_ONCE)
+        self._keeping = Errands(OF_ALL_AT_ONCE)
         self._done = Once()
         self._me = ""
         self.reads_all = False
@@ -94,6 +100,10 @@ class Reception:
         except Exception:
             log.exception("message %s, which was said meanwhile, could not be taken", said.id)
 
+    async def close(self) -> None:
+        """Let what is being put on disk get there, within a limit."""
+        await self._keeping.close()
+
     async def _first(self, message: discord.Message, spot: Spot | None, guild: discord.Guild | None) -> Said | None:
         """The message, if the bot may be meant and it comes for the first time."""
         self._me = (await self._desk.rest.identity()).user
@@ -107,7 +117,7 @@ class Reception:
         if not self._portions.begin(said.user):
             log.warning("somebody says more than can be taken: message %s was left out", said.id)
             self._done.forget(said.id)
-        elif not self._desk.errands.start(self._counted(hearing), f"discord: message {said.id}"):
+        elif not self._keeping.start(self._counted(hearing), f"discord: message {said.id}"):
             self._portions.end(said.user)
             self._done.forget(said.id)
 

@@ -11,7 +11,8 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,8 @@ import aiohttp
 import discord
 import discord.http
 
+from bot.domain.measurements import Observe, PlatformLimited, unobserved
+from bot.errors import DeliveryFailed
 from bot.platforms.discord.faults import PAUSE, DiscordRefusal, discreet, translated
 from bot.platforms.discord.slots import Upload
 
@@ -49,12 +52,14 @@ class Identity:
 
 class Rest:
     """Calls Discord as the bot. To be entered before use, and left when nothing calls any more. Asks Discord for
-    nothing until it is used.
+    nothing until it is used. `observe` counts the pauses that Discord asks for and that discord.py does not wait out by
+    itself.
     """
 
-    def __init__(self, token: str, *, url: str = API_URL) -> None:
+    def __init__(self, token: str, *, url: str = API_URL, observe: Observe = unobserved) -> None:
         self.token = token
         self.url = url.rstrip("/")
+        self._observe = observe
         self._session: aiohttp.ClientSession | None = None
         self._client: discord.Client | None = None
         self._logging_in = asyncio.Lock()
@@ -135,7 +140,7 @@ class Rest:
             given |= {"files": parts, "form": _form(body, parts)}
         elif body is not None:
             given["json"] = body
-        with translated(what):
+        with self._counting(), translated(what):
             try:
                 async with asyncio.timeout(patience):
                     return await http.request(discord.http.Route(method, path, **ids), **given)
@@ -146,6 +151,15 @@ class Rest:
                 # to let them go when the one that waits is cancelled.
                 http._global_over.set()  # noqa: SLF001 - there is no other way
                 raise
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        try:
+            yield
+        except DeliveryFailed as failure:
+            if failure.retry_after is not None:
+                self._observe(PlatformLimited("discord", failure.retry_after))
+            raise
 
     async def _logged_in(self) -> discord.Client:
         client = discord.Client(

@@ -17,7 +17,9 @@ from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
+from bot.domain.health import Listening
 from bot.errors import CountersignError, SettingsError
+from bot.logs import in_context
 from bot.platforms.slack.access import Access
 from bot.platforms.slack.counter import Counter
 from bot.platforms.slack.desk import Desk, SlackRecords
@@ -27,7 +29,7 @@ from bot.platforms.slack.invocations import Invocations
 from bot.platforms.slack.people import People
 from bot.platforms.slack.reception import Reception
 from bot.platforms.slack.sent_windows import SentWindows
-from bot.platforms.slack.socket_mode import receive_by_socket
+from bot.platforms.slack.socket_mode import SocketLine, receive_by_socket
 from bot.platforms.slack.web_api import Identity, WebApi, library_log
 from bot.platforms.slack.web_hook import WebHook
 from bot.ports import Commands, FrontDoor
@@ -67,6 +69,7 @@ class SlackListener:
         self._manners = manners or Manners()
         self._records = records or SlackRecords()
         self.hook = WebHook(signing_secret) if signing_secret else None
+        self._line = SocketLine()
 
     async def run(self, engine: FrontDoor, commands: Commands) -> None:
         """Receive until cancelled; what was begun gets a moment to finish. Raises DeliveryFailed if Slack does not
@@ -89,9 +92,14 @@ class SlackListener:
                 self.hook.shut()
             await errands.close()
 
+    async def listening(self) -> Listening:
+        """Whether messages arrive now: where there is a socket, by that."""
+        arrive = await self._line.stands() if self._app_token else self.hook is not None and self.hook.ready
+        return Listening.CONNECTED if arrive else Listening.CONNECTING
+
     async def _receive(self, app: AsyncApp) -> None:
         if self._app_token:
-            await receive_by_socket(app, self._api, self._app_token)
+            await receive_by_socket(app, self._api, self._app_token, self._line)
         else:
             await asyncio.Event().wait()
 
@@ -144,7 +152,8 @@ class _Handlers:
             self._access.event(event)
             self._gestures.event(event)
             return
-        await self._reception.take(body)
+        with in_context(request=str(body.get("event_id") or "")):
+            await self._reception.take(body)
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
+from bot.domain.measurements import Observe, PlatformLimited, unobserved
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.gates import Gate
 from bot.platforms.slack.sharing import Sharing
@@ -64,17 +65,20 @@ _NEEDLESS = frozenset({"chat.startStream"})
 class Pacing:
     """Lets calls through one after the other, as fast as Slack takes them.
 
-    `account` is whose limits these are, the same in all processes that use the same token; it is no secret.
+    `account` is whose limits these are, the same in all processes that use the same token; it is no secret. `observe`
+    counts how long calls wait.
     """
 
     def __init__(
         self,
         *,
         account: str = "",
+        observe: Observe = unobserved,
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._account = account
+        self._observe = observe
         self._clock = clock
         self._pause = pause
         self._sharing: Sharing | None = None
@@ -95,10 +99,12 @@ class Pacing:
         for gate in (*gates, self._gate(method)):
             wait = max(wait, await self._turn(gate, method))
         if wait > 0:
+            self._observe(PlatformLimited("slack", wait))
             await self._pause(wait)
 
     async def close(self, method: str, seconds: float) -> None:
         """Slack has asked for a pause."""
+        self._observe(PlatformLimited("slack", seconds))
         gate = self._gate(method)
         gate.close(self._clock() + seconds)
         if self._sharing is not None:

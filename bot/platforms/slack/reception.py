@@ -1,5 +1,6 @@
 """From an event to a turn on disk. What returns may be acknowledged; what raises must not be, for Slack sends it again.
 
+What is said in one thread is taken in the order in which it came, for finding out about a message takes its time.
 Decides who may talk at all. A command said to the bot (`@bot mcp list`) goes to the commands, everything else that is
 meant for the bot to the engine.
 """
@@ -19,6 +20,7 @@ from bot.platforms.slack.telling import Spot, plain_sheet, whisper
 from bot.platforms.slack.web_api import Identity
 from bot.reception.attention import Attention
 from bot.reception.context_lines import described
+from bot.reception.in_turn import InTurn
 from bot.reception.once import Once
 from bot.reception.typed_commands import command_words
 
@@ -41,6 +43,7 @@ class Reception:
         self._invoke = invoke
         self._attention = Attention(follow_threads=desk.manners.follow_threads)
         self._reading = ReadingUp(desk.api, desk.people)
+        self._in_turn = InTurn()
         self._done = Once()
 
     async def take(self, body: Mapping[str, Any]) -> None:
@@ -50,7 +53,13 @@ class Reception:
         if not isinstance(event, dict) or not _concerns(body, identity):
             return
         said = read_said(event, identity)
-        if said is None or f"{said.channel}:{said.ts}" in self._done:
+        if said is None:
+            return
+        async with self._in_turn.at(f"{said.channel}:{said.thread}"):
+            await self._hear(said, identity)
+
+    async def _hear(self, said: Said, identity: Identity) -> None:
+        if f"{said.channel}:{said.ts}" in self._done:
             return
         if not await self._is_meant(said, identity):
             return

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator
 
 from bot.domain.views import Drawn, Refs, TurnView
-from bot.errors import DeliveryFailed
+from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.slack.uploads import share
 from bot.platforms.slack.web_api import WebApi
 from bot.rendering.returned_files import LEFT_OUT, returned_files
@@ -28,7 +28,9 @@ async def shared(api: WebApi, view: TurnView, refs: Refs) -> AsyncGenerator[Draw
             yield Drawn(file.slot, refs[file.slot])
             continue
         try:
-            yield Drawn(file.slot, await share(api, where.channel, where.thread, file.name, file.data))
+            yield Drawn(file.slot, await share(api, where.channel, where.thread, file.name, await file.read()))
+        except NotFound:
+            yield Drawn(file.slot, LEFT_OUT)
         except DeliveryFailed as failure:
             if not failure.permanent:
                 raise

@@ -29,14 +29,32 @@ LOOKS = 3
 """So many looks without a connection make an address a bad one."""
 
 
-async def receive_by_socket(app: AsyncApp, api: WebApi, app_token: str, *, ping: float = PING_SECONDS) -> None:
-    """Receive until cancelled. Raises DeliveryFailed if Slack does not take the app's token."""
+class SocketLine:
+    """Tells whether there is a connection that events could come by."""
+
+    def __init__(self) -> None:
+        self._client: Any = None
+
+    def lay(self, client: Any) -> None:
+        """From now on it is this client's, or nobody's if it is None."""
+        self._client = client
+
+    async def stands(self) -> bool:
+        """Whether it is connected now, by all that its client knows."""
+        return self._client is not None and bool(await self._client.is_connected())
+
+
+async def receive_by_socket(
+    app: AsyncApp, api: WebApi, app_token: str, line: SocketLine, *, ping: float = PING_SECONDS
+) -> None:
+    """Receive until cancelled, by `line`. Raises DeliveryFailed if Slack does not take the app's token."""
     address = await patiently(functools.partial(socket_address, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
     )
     # Slack hands out about one address a minute: the first one serves to look at the token and to connect.
     handler.client.wss_uri = address
+    line.lay(handler.client)
     try:
         connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
         try:
@@ -45,6 +63,7 @@ async def receive_by_socket(app: AsyncApp, api: WebApi, app_token: str, *, ping:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
     finally:
+        line.lay(None)
         await _close(handler)
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from bot.domain.measurements import Observe, unobserved
 from bot.platforms.slack.desk import SlackRecords
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.live import Streaming
@@ -56,11 +57,12 @@ async def opened_workspace(
     url: str = API_URL,
     groups: frozenset[str] = frozenset(),
     streaming: Streaming = Streaming.DIRECT,
+    observe: Observe = unobserved,
 ) -> AsyncIterator[SlackWorkspace]:
-    """The workspace of a bot token. `groups` are the user groups that settings name (`slack-group:S…`). Asks Slack for
-    nothing until it is used.
+    """The workspace of a bot token. `groups` are the user groups that settings name (`slack-group:S…`). `observe`
+    counts how long Slack's limits make calls wait. Asks Slack for nothing until it is used.
     """
-    async with WebApi(token, url=url, pacing=Pacing(account=_account(token))) as api:
+    async with WebApi(token, url=url, pacing=Pacing(account=_account(token), observe=observe)) as api:
         people = People(api, groups)
         yield SlackWorkspace(api, people, SlackSurface(api, people, streaming=streaming))
 

@@ -327,7 +327,7 @@ async def test_whoever_has_signed_as_one_of_several_is_told_how_many_are_missing
         chat.engine.answers = [Counted(1)]
         await carded(chat)
         chat.terminal.press("y")
-        await chat.terminal.shows("▌ Signed. Others have to sign, too: 1.")
+        await chat.terminal.shows("▌ Signed. 1 more signature is needed.")
         assert len(chat.engine.decisions) == 1
 
 

@@ -35,7 +35,7 @@ async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
         await field(chat, "Address or command line", "https://api.example.com/mcp")
         await field(chat, "Sign-in", "")
         await field(chat, "Policy", "\x15deny")
-        await chat.terminal.shows("git-hub is added.", "→ /mcp tools git-hub   Review tools")
+        await chat.terminal.shows("git-hub is added.", "→ /mcp tools git-hub   Show tools")
         await chat.terminal.prompts()
         assert config_of(held, "git-hub").title == "Git Hub"
 
@@ -65,7 +65,7 @@ async def test_a_choice_that_is_none_is_asked_again_at_once() -> None:
         await chat.terminal.shows("Something is needed here.")
         await field(chat, "Name", "x")
         await field(chat, "Transport", "\x15carrier pigeon")
-        await chat.terminal.shows("One of: streamable_http, stdio.")
+        await chat.terminal.shows("One of: streamable_http, stdio, auto, sse, jsonrpc_http.")
         await field(chat, "Transport", "\x15str")
         await chat.terminal.shows("Transport: streamable_http")
 

@@ -366,7 +366,9 @@ async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays()
 async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
     long = Reply("Read:", details=tuple((f"page {number}", "x" * 800) for number in range(12)))
     async with commanding([long]) as place:
-        await place.discord.command(place.priya, "mcp resource", place.channel, {"server": "notes", "uri": "notes://1"})
+        await place.discord.command(
+            place.priya, "mcp more resource", place.channel, {"server": "notes", "uri": "notes://1"}
+        )
         answer = await place.reads("more characters: see the file")
         assert len(answer.words) <= 4_000
         await place.discord.until(lambda: any("answer.txt" in each.files for each in place.seen()))

@@ -9,10 +9,12 @@ from datetime import timedelta
 import discord
 import pytest
 
+from bot.domain.health import Listening
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.discord import catching_up, gateway, reception
 from bot.platforms.discord.holding import Holding
+from bot.platforms.discord.listener import DiscordListener
 from tests.fakes.discord import Answers, Channel, Permission
 from tests.platforms.discord.workplace import SharedLeases, Workplace, a_workplace, ended
 from tests.rendering.turns import a_reply, a_view
@@ -34,6 +36,13 @@ async def asked(place: Workplace, text: str = "why?") -> Channel:
     await place.received(len(place.door.received) + 1)
     (thread,) = [each for each in place.discord.threads(place.channel) if each.id == said.id]
     return thread
+
+
+async def stands(listener: DiscordListener, wanted: Listening) -> None:
+    """Wait until a listener says that of itself."""
+    async with asyncio.timeout(10):
+        while await listener.listening() is not wanted:
+            await asyncio.sleep(0.01)
 
 
 # Intents
@@ -102,6 +111,24 @@ async def test_discord_may_ask_for_another_connection() -> None:
         await place.discord.gateway.reopened(2)
         await asked(place)
         assert place.discord.gateway.identified == 1
+
+
+async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows() -> None:
+    async with a_workplace(listening=False) as place:
+        first, second = place.listener("one"), place.listener("two")
+        assert await first.listening() is Listening.CONNECTING
+        one = asyncio.create_task(first.run(place.door, place.commands))
+        await stands(first, Listening.CONNECTED)
+        two = asyncio.create_task(second.run(place.door, place.commands))
+        await stands(second, Listening.STANDBY)
+        await place.discord.go_down()
+        await stands(first, Listening.CONNECTING)
+        await place.discord.come_back()
+        await stands(first, Listening.CONNECTED)
+        await ended(one)
+        assert await first.listening() is Listening.CONNECTING
+        await stands(second, Listening.CONNECTED)
+        await ended(two)
 
 
 async def test_discord_that_is_down_is_waited_for() -> None:
@@ -367,3 +394,22 @@ async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_hear
 def heartbeats() -> set[threading.Thread]:
     """The threads that keep connections alive."""
     return {each for each in threading.enumerate() if each.name.startswith("keep-alive-handler")}
+
+
+async def test_a_connection_that_loses_its_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "AGAIN_SECONDS", 0.01)
+    lost = []
+
+    async def connect() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.append(True)
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(connect())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await gateway.ended(task)
+    assert lost
+    assert task.cancelled()

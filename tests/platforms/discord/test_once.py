@@ -65,6 +65,21 @@ async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() 
         assert sorted(place.texts) == ["quick", "slow"]
 
 
+async def test_many_people_who_write_at_once_are_all_heard() -> None:
+    async with a_workplace() as place:
+        people = [place.discord.user(f"Person {number}") for number in range(errands.MOST // reception.AT_ONCE + 1)]
+        place.door.opened.clear()
+        for number in range(reception.AT_ONCE):
+            for person in people:
+                place.discord.say(person, place.discord.dm(person), f"question {number}")
+        await place.discord.until(lambda: place.door.arrived == len(people))
+        place.door.opened.set()
+        await place.received(len(people) * reception.AT_ONCE)
+        for person in people:
+            mine = [each.text for each in place.door.received if each.author.id == person.id]
+            assert mine == [f"question {number}" for number in range(reception.AT_ONCE)]
+
+
 async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
     too_much = errands.MOST + 20
     async with a_workplace() as place:

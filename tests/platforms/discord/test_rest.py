@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from bot.domain.measurements import Measurement, PlatformLimited
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.faults import DiscordRefusal, DiscordUnreachable
 from bot.platforms.discord.rest import Rest
@@ -84,6 +85,22 @@ async def test_a_pause_that_is_too_long_is_handed_on_with_its_length() -> None:
             await look(place.rest, place.channel.id)
         assert failure.value.retry_after == pytest.approx(120)
         assert not failure.value.permanent
+
+
+async def test_a_pause_that_is_handed_on_is_measured() -> None:
+    found: list[Measurement] = []
+    async with (
+        a_workplace(listening=False) as place,
+        Rest(place.discord.token, url=place.discord.url, observe=found.append) as rest,
+    ):
+        await rest.identity()
+        place.discord.fail(CHANNEL, TooMany(120))
+        with pytest.raises(DiscordRefusal):
+            await look(rest, place.channel.id)
+        (limited,) = found
+        assert isinstance(limited, PlatformLimited)
+        assert limited.platform == "discord"
+        assert limited.seconds == pytest.approx(120)
 
 
 async def test_what_the_library_says_holds_no_tokens(caplog: pytest.LogCaptureFixture) -> None:

@@ -73,8 +73,13 @@ async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_
     commands = drawn()
     for name, verbs in VERBS.items():
         assert [path for path, _ in subcommands(commands[name])] != []
-        assert {path for path, _ in subcommands(commands[name])} == {verb.path for verb in verbs}
+        assert {path.removeprefix("more ") for path, _ in subcommands(commands[name])} == {verb.path for verb in verbs}
         assert "help" in dict(subcommands(commands[name]))
+
+
+async def test_what_people_do_every_day_is_never_moved_into_the_menu_of_the_rest() -> None:
+    moved = {path for path, _ in subcommands(drawn()["mcp"]) if path.startswith("more ")}
+    assert moved <= {"more resources", "more resource", "more prompts", "more prompt", "more health", "more stats"}
 
 
 async def test_what_is_registered_keeps_all_of_discords_limits() -> None:

@@ -43,6 +43,19 @@ async def test_a_direct_message_needs_no_mention_and_is_answered_in_its_thread()
         assert (message.conversation.channel, message.conversation.thread) == (dm.id, said.ts)
 
 
+async def test_what_is_said_in_a_thread_is_taken_in_its_order_however_long_it_takes_to_find_out_who_speaks() -> None:
+    async with a_workplace() as place:
+        slack, sam = place.slack, place.slack.user("Sam")
+        place.channel.members.append(sam.id)
+        root = slack.say(place.priya, place.channel, f"{slack.bot.mention} why?")
+        await place.settled()
+        slack.fail("users.info", Slow(0.3))
+        slack.say(sam, place.channel, f"{slack.bot.mention} restart it", thread_ts=root.ts)
+        slack.say(place.priya, place.channel, f"{slack.bot.mention} no, wait", thread_ts=root.ts)
+        await place.settled()
+        assert [each.text for each in place.door.received] == ["why?", "restart it", "no, wait"]
+
+
 async def test_people_talking_to_each_other_are_left_alone() -> None:
     async with a_workplace() as place:
         root = place.slack.say(place.priya, place.channel, "lunch?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.domain.measurements import Measurement, PlatformLimited
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.pacing import POSTS_AT_ONCE, Pacing
 
@@ -75,6 +76,19 @@ async def test_a_pause_that_slack_asks_for_holds_for_that_method() -> None:
     assert time.now == 1000.0
     await pacing.take("chat.update")
     assert time.now == 1007.0
+
+
+async def test_waits_and_pauses_are_measured_by_how_long_they_are() -> None:
+    time, found = Time(), list[Measurement]()
+    pacing = Pacing(clock=lambda: time.now, pause=time.pause, observe=found.append)
+    for _ in range(POSTS_AT_ONCE + 1):
+        await pacing.take("chat.postMessage", "C1")
+    await pacing.close("chat.update", 7.0)
+    waited, paused = found
+    assert isinstance(waited, PlatformLimited)
+    assert waited.seconds == pytest.approx(time.now - 1000.0)
+    assert waited.seconds > 0
+    assert paused == PlatformLimited("slack", 7.0)
 
 
 async def test_some_room_is_kept_for_what_must_get_out() -> None:

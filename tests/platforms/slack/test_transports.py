@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from bot.domain.health import Listening
 from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack import socket_mode
 from bot.platforms.slack.listener import SlackListener
@@ -99,6 +100,20 @@ async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
         hook = WebHook(place.slack.app.signing_secret)
         posts = place.slack.deliver_by_http("http://127.0.0.1:9/")
         assert (await hook.answer(posts.signed("{}"), b"{}")).status == 503
+
+
+async def test_it_says_whether_messages_arrive() -> None:
+    async with a_workplace(listening=False) as place:
+        over_http_alone = SlackListener(place.api, place.people, signing_secret="s")
+        for listener in (place.listener, over_http_alone):
+            assert await listener.listening() is Listening.CONNECTING
+            listening = asyncio.create_task(listener.run(place.door, place.commands))
+            async with asyncio.timeout(10):
+                while await listener.listening() is not Listening.CONNECTED:
+                    await asyncio.sleep(0.01)
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            assert await listener.listening() is Listening.CONNECTING
 
 
 async def test_a_refreshed_connection_loses_nothing() -> None:

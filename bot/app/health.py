@@ -1,0 +1,75 @@
+"""How this process stands: asked by probes over HTTP and by people with `/mcp health`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from time import monotonic
+
+from bot.domain.health import Health, Listening, ServersHealth
+from bot.domain.servers import ServerState, ServerStatus
+from bot.errors import DatabaseError
+from bot.ports import Listener
+
+log = logging.getLogger(__name__)
+
+DATABASE_SECONDS = 2.0
+FRESH_SECONDS = 1.0
+"""However often somebody asks, the database is asked no more than that often."""
+_IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+
+
+class HealthCheck:
+    """Looks. `ask` asks the database for something small, `servers` says how MCP servers stand; `watch` adds what
+    receives.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[object]],
+        servers: Callable[[], Iterable[ServerState]],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._ask = ask
+        self._servers = servers
+        self._clock = clock
+        self._listeners: dict[str, Listener] = {}
+        self._asking = asyncio.Lock()
+        self._answers = False
+        self._asked_at = -FRESH_SECONDS
+
+    def watch(self, platform: str, listener: Listener) -> None:
+        """This platform is received here."""
+        self._listeners[platform] = listener
+
+    async def look(self) -> Health:
+        """How everything stands now. Takes a few seconds at most, and never raises."""
+        platforms: dict[str, Listening] = {name: await each.listening() for name, each in self._listeners.items()}
+        return Health(await self._database_answers(), platforms, _counted(self._servers()))
+
+    async def _database_answers(self) -> bool:
+        async with self._asking:
+            if self._clock() - self._asked_at >= FRESH_SECONDS:
+                self._answers = await self._answered()
+                self._asked_at = self._clock()
+            return self._answers
+
+    async def _answered(self) -> bool:
+        try:
+            async with asyncio.timeout(DATABASE_SECONDS):
+                await self._ask()
+        except (DatabaseError, TimeoutError) as error:
+            log.debug("the database was asked how it is: %s", error or "no answer")
+            return False
+        return True
+
+
+def _counted(states: Iterable[ServerState]) -> ServersHealth:
+    stands = [state.status for state in states]
+    return ServersHealth(
+        total=len(stands),
+        connected=stands.count(ServerStatus.CONNECTED),
+        errors=sum(status in _IN_TROUBLE for status in stands),
+    )

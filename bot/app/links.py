@@ -1,0 +1,91 @@
+"""One-time links for entering secrets: whether there are any, and what the page behind them is built from."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import logging
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bot.commands.parts import CommandParts, Linking
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.views import Audience, Notice
+from bot.engine.surfaces import surface_for
+from bot.errors import DeliveryFailed
+from bot.ports import Surface
+from bot.settings import Settings
+from bot.stores import LinkStore
+
+if TYPE_CHECKING:
+    from bot.web.application import Page
+
+log = logging.getLogger(__name__)
+
+_SUCH = "https://bot.example.com"
+_DRAWABLE = re.compile(r"[A-Za-z0-9._~:/\[\]%-]+")
+"""What an address may hold to be drawn as a link everywhere without a second thought."""
+
+
+def linking_of(settings: Settings, store: LinkStore) -> Linking | None:
+    """What links take, if the operator has said under which address people reach the bot. Nobody's secret crosses a
+    network in the clear: an address without TLS is good for this machine alone.
+    """
+    if settings.public_url is None:
+        return None
+    address = settings.public_url.rstrip("/")
+    parts = urlsplit(address)
+    if not _DRAWABLE.fullmatch(address):
+        log.warning(
+            "there are no one-time links: PUBLIC_URL must be an address without a question mark, such as %s", _SUCH
+        )
+        return None
+    if parts.scheme != "https" and not _is_this_machine(parts.hostname or ""):
+        log.warning("there are no one-time links: PUBLIC_URL must begin with https://, such as %s", _SUCH)
+        return None
+    return Linking(store, address)
+
+
+class Platforms:
+    """The people of the platforms that this process can ask (`bot.commands.parts.People`)."""
+
+    def __init__(self, surfaces: Sequence[Surface]) -> None:
+        self._surfaces = surfaces
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        """Who somebody is there now. Raises DeliveryFailed: a process that cannot ask does not guess, since who is
+        named in the settings may have left the platform long ago.
+        """
+        return await self._surface(where).member(author, where)
+
+    async def tell(self, author: Author, where: ConversationKey, text: str) -> None:
+        """Say something to one person alone. Raises DeliveryFailed."""
+        await self._surface(where).tell(Audience(str(where), author.id), Notice(text))
+
+    def _surface(self, where: ConversationKey) -> Surface:
+        surface = surface_for(self._surfaces, where)
+        if surface is None:
+            raise DeliveryFailed(
+                f"The process that serves this page cannot ask {where.platform}.",
+                f"give it the token for {where.platform} too",
+            )
+        return surface
+
+
+def link_pages(parts: CommandParts, surfaces: Sequence[Surface]) -> Sequence[Page]:
+    """The page; none if there are no links. Loads the web's libraries."""
+    if parts.linking is None:
+        return ()
+    entries = importlib.import_module("bot.commands.secret_entry")
+    web = importlib.import_module("bot.web.links.routes")
+    routes: Sequence[Page] = web.pages(entries.SecretEntry(parts, parts.linking.store, Platforms(surfaces)))
+    return routes
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

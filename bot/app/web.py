@@ -1,0 +1,128 @@
+"""The web part: the HTTP API and what stands beside it, over a house that is open.
+
+What it takes to serve is loaded only where something is served; the surface of conversations over HTTP is in every
+process that drives turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bot.app.house import House
+from bot.app.signing import signs
+from bot.domain.callers import OPERATOR_NAME, Caller, Role
+from bot.errors import SettingsError
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.web.application import Page
+    from bot.web.hooks import Hook
+    from bot.web.parts import WebParts
+    from bot.web.turns.surface import ApiSurface
+
+log = logging.getLogger(__name__)
+
+SHORTEST_TOKEN = 16
+"""Characters of ADMIN_API_TOKEN: nobody guesses that many, unless they are a word."""
+
+
+def is_configured(settings: Settings) -> bool:
+    """Somebody wants it: there is the operator's token, an address for links, or a word on where to serve."""
+    return settings.admin_api_token is not None or settings.public_url is not None or is_located(settings)
+
+
+def is_located(settings: Settings) -> bool:
+    """There is a word on where to serve: every process does then, if it be only its health and metrics."""
+    return not settings.model_fields_set.isdisjoint({"web_host", "port"})
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise SettingsError if the operator's token could be guessed, or cannot be sent."""
+    token = _admin_token(settings)
+    if token and len(token) < SHORTEST_TOKEN:
+        raise SettingsError(
+            f"ADMIN_API_TOKEN has fewer than {SHORTEST_TOKEN} characters.",
+            "make a long one, for example with `openssl rand -hex 32`",
+        )
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise SettingsError(
+            "ADMIN_API_TOKEN has characters that no header can carry.",
+            "use letters and digits, for example from `openssl rand -hex 32`",
+        )
+
+
+async def opened_surface() -> ApiSurface:
+    """What draws conversations over HTTP. It has to `join` a house before it can say who somebody is."""
+    following, surface, uploads = await asyncio.gather(
+        *(
+            asyncio.to_thread(importlib.import_module, f"bot.web.turns.{name}")
+            for name in ("following", "surface", "uploads")
+        )
+    )
+    opened: ApiSurface = surface.ApiSurface(following.Following(), uploads.Uploads())
+    return opened
+
+
+def join(surface: ApiSurface, settings: Settings, house: House) -> None:
+    """Let the surface find out who calls, by the tokens as they are at that moment."""
+
+    async def find_caller(name: str) -> Caller | None:
+        if name == OPERATOR_NAME:
+            return Caller(name, Role.ADMIN) if _admin_token(settings) else None
+        tokens = await house.office.stores.tokens.tokens()
+        found = next((each for each in tokens if each.name == name and each.is_good(time.time())), None)
+        return None if found is None else Caller(found.name, found.role, found.workspace)
+
+    surface.know(find_caller)
+
+
+def web_parts(settings: Settings, house: House, surface: ApiSurface) -> WebParts:
+    """What the routes need of the house."""
+    from bot.web.parts import WebParts  # noqa: PLC0415 - loaded where something is served
+
+    office = house.office
+    return WebParts(
+        engine=house.engine,
+        commands=house.commands,
+        command_parts=office.command_parts,
+        tokens=office.stores.tokens,
+        following=surface.following,
+        uploads=surface.uploads,
+        overview=office.stores.archive,
+        approval=house.turn_log.approval,
+        signs=partial(signs, office.rules),
+        admin_token=_admin_token(settings),
+    )
+
+
+@asynccontextmanager
+async def served_web(
+    settings: Settings,
+    *,
+    hooks: Sequence[Hook] = (),
+    parts: WebParts | None = None,
+    pages: Sequence[Page] = (),
+) -> AsyncIterator[int]:
+    """Serve for as long as the block runs: hooks of platforms, the API over `parts` if there are any, and `pages`,
+    which take no token. The port. Raises SettingsError.
+    """
+    applications, server = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "server"))
+    )
+    api = None if parts is None else applications.api_application(parts)
+    documents = [] if parts is None or not settings.api_docs else applications.documentation(parts)
+    app = applications.application(hooks, api=api, pages=[*pages, *documents])
+    async with server.served(app, settings.web_host, settings.port) as port:
+        log.info("listening for requests at %s, port %d", settings.web_host, port)
+        yield port
+
+
+def _admin_token(settings: Settings) -> str:
+    return settings.admin_api_token.get_secret_value() if settings.admin_api_token else ""

@@ -1,0 +1,144 @@
+"""What becomes of servers that admins define: added, changed, switched, removed. Values in, values out.
+
+`/mcp` says it in replies, the HTTP API in JSON; neither does any of it by itself. Drafts come from `ServerDrafting`,
+which has judged them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.commands.definitions import Drafted, differences
+from bot.commands.directory import Directory, Seen
+from bot.commands.parts import CommandParts, Difference
+from bot.commands.refusals import NotTheirs
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.conversations import Author, Member
+from bot.domain.servers import ServerRecord, Standing
+from bot.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The record as it is on disk now. `changes` say what is different, field by field, without any secret; nothing
+    was written where there are none.
+    """
+
+    record: ServerRecord
+    changes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Faulty:
+    """Nothing was kept: what is wrong, by field. `taken` says that another server has the name."""
+
+    errors: Mapping[str, str]
+    taken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Nothing was kept: somebody was faster, and this is how it stands now."""
+
+    record: ServerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a server offers now, and the names of the tools that are different from before."""
+
+    capabilities: ServerCapabilities
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+class ServerKeeping:
+    """Keeps servers, and lets this process follow at once."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    async def add(self, draft: Drafted, policy: ApprovalPolicy | None, by: Author) -> Kept | Faulty:
+        """Keep a new server. `policy` holds for its tools from the first moment."""
+        if draft.errors:
+            return Faulty(draft.errors)
+        try:
+            record = await self._parts.server_store.add(draft.record, draft.secrets, by, policy=policy)
+        except Conflict as conflict:
+            return Faulty({conflict.field or "name": str(conflict)}, taken=True)
+        await self._parts.administration.refresh()
+        return Kept(record)
+
+    async def change(self, before: ServerRecord, draft: Drafted, by: Author) -> Kept | Faulty | Overtaken:
+        """Replace a record, if it is still the one that was drafted from."""
+        if draft.errors:
+            return Faulty(draft.errors)
+        changes = differences(before, draft.record)
+        # A new value of a secret that is kept here already is no difference that anybody could be shown.
+        changes |= {f"secret {slot}": "a new value" for slot in draft.secrets if f"secret {slot}" not in changes}
+        if not changes:
+            return Kept(before)
+        try:
+            record = await self._parts.server_store.change(draft.record, draft.secrets, by, changes=changes)
+        except Conflict as conflict:
+            if conflict.field:
+                return Faulty({conflict.field: str(conflict)}, taken=True)
+            return Overtaken(await self._present(before))
+        await self._parts.administration.refresh()
+        return Kept(record, changes)
+
+    async def stand(self, record: ServerRecord, standing: Standing, by: Author) -> ServerRecord:
+        """Switch a server on or off, in every process."""
+        present = await self._parts.server_store.stand(record.id, standing, by)
+        await self._parts.administration.refresh()
+        return present
+
+    async def let_connect(self, seen: Seen, member: Member) -> bool:
+        """Let a server that was disconnected be connected to again; False if it is disabled, which is more than that.
+        Raises NotTheirs if it would have to be changed for it.
+        """
+        if seen.record is None or seen.record.standing is Standing.ON:
+            return True
+        record = self._directory.record_of(seen, member)
+        if record.standing is Standing.DISABLED:
+            return False
+        await self.stand(record, Standing.ON, member.author)
+        return True
+
+    async def fetch(self, seen: Seen) -> Fetched:
+        """Ask a server for everything it offers. Raises ServerTrouble."""
+        before = {tool.original_name: tool.definition for tool in self._directory.capabilities(seen).tools}
+        known = await self._parts.servers.sync(seen.id)
+        after = {tool.original_name: tool.definition for tool in known.tools}
+        return Fetched(
+            known,
+            tuple(sorted(after.keys() - before.keys())),
+            tuple(sorted(name for name in after.keys() & before.keys() if after[name] != before[name])),
+            tuple(sorted(before.keys() - after.keys())),
+        )
+
+    async def remove(self, record: ServerRecord, by: Author) -> Overtaken | None:
+        """Delete a server of this very version, with its secrets and rules."""
+        try:
+            await self._parts.server_store.remove(record.id, record.version, by)
+        except Conflict:
+            return Overtaken(await self._present(record))
+        await self._parts.administration.refresh()
+        return None
+
+    async def reload(self, member: Member) -> Difference:
+        """Run by the operator's file as it is now; what has changed. Raises NotTheirs, SettingsError."""
+        if self._parts.rights.confined(member):
+            raise NotTheirs(
+                "The operator's file is for every workspace. Reading it again takes a token for all of them."
+            )
+        return await self._parts.administration.reload()
+
+    async def _present(self, record: ServerRecord) -> ServerRecord:
+        """The record as it is now."""
+        records = await self._parts.server_store.records()
+        return next((each for each in records if each.id == record.id), record)

@@ -1,0 +1,249 @@
+"""`/mcp review`, `review approve`: tools that are new or have changed, what is different, and letting them be offered.
+
+Everything that a server says stands in cells, details and documents: never in the text of a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen
+from bot.commands.paging import cut, page_of
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import ago, code, counted, did_you_mean, named, shortened
+from bot.commands.refusals import Refusal
+from bot.commands.tool_reviewing import ToolReviewing, Waiting, unpinned
+from bot.domain.commands import Action, Document, Known, Parameter, Reply, Shape, Table, Tone, Verb
+from bot.domain.pins import FIRST_SYNC, Alteration, Review, ReviewPolicy, all_of, legible
+
+_SERVER = Parameter("server", "one server alone", completes=Known.SERVERS, metavar="NAME")
+_TOOL = Parameter("tool", "one tool alone", completes=Known.TOOLS)
+_NAMED = Parameter("server", "the server's name, id or title", required=True, completes=Known.SERVERS, metavar="NAME")
+_DEFINITION = Parameter(
+    "definition", "the digest of what you have looked at, as the review shows it", Shape.OPTION, metavar="DIGEST"
+)
+_MOST_DETAILS = 14
+_LONGEST_VALUE = 600
+_LONGEST_IN_ALL = 2_000
+"""Characters: what is longer than that goes into a document, whole."""
+_MOST_ACTIONS = 5
+_MEANING = {
+    Review.PINNED: "nothing",
+    Review.NEW: "it was not there when the server was looked at",
+    Review.CHANGED: "it is not what was looked at any more",
+    Review.FLAGGED: "there is something in it to look at",
+}
+
+
+class ServerReview:
+    """Shows what waits, and approves it."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+        self._reviewing = ToolReviewing(parts)
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        shown = Verb(
+            "review show",
+            "tools that are new or have changed, and what is different",
+            (_SERVER, _TOOL),
+            aliases=("review", "review list"),
+        )
+        approved = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
+        # A digest looks like a token, and is none.
+        return Deed(shown, self._show), Deed(approved, self._approve, free=True)
+
+    async def _show(self, request: Request) -> AsyncIterator[Reply]:
+        name = request.arguments.one("server")
+        if not name:
+            yield self._servers(await self._directory.all(request.conversation), request)
+            return
+        seen = await self._directory.find(name, request.conversation)
+        await self._directory.wake([seen])
+        yield await self._shown(seen, request)
+
+    async def _approve(self, request: Request) -> AsyncIterator[Reply]:
+        arguments = request.arguments
+        seen = await self._directory.find(arguments.one("server"), request.conversation)
+        definition = arguments.one("definition")
+        if not definition:
+            # Whoever approves has looked.
+            yield await self._shown(seen, request)
+            return
+        approved = await self._reviewing.approve(seen, arguments.one("tool"), definition, request.member)
+        if not approved:
+            again = Action("Review", ("mcp", "review", "show", seen.name), Tone.PRIMARY)
+            yield Reply(
+                f"What waits in {named(seen.config)} is not what you have looked at any more. Nothing was approved.",
+                failed=True,
+                actions=(again,),
+            )
+            return
+        names = ", ".join(legible(each.tool.original_name) for each in approved)
+        count = counted(len(approved), "tool")
+        yield Reply(
+            f"Approved: {count} of {named(seen.config)}, to be offered from the next answer on.",
+            details=(("approved", names),),
+        )
+
+    def _servers(self, servers: Sequence[Seen], request: Request) -> Reply:
+        waiting = [(seen, tools) for seen in servers if (tools := unpinned(self._parts.servers, seen.id))]
+        if not waiting:
+            return Reply("Nothing waits for a review: every tool is as it was when somebody answered for it.")
+        total = sum(len(tools) for _, tools in waiting)
+        page = cut(waiting, request.arguments.page)
+        return Reply(
+            f"{counted(total, 'tool')} of {counted(len(waiting), 'server')} {_wait(total)}. {self._meanwhile}",
+            Table(
+                ("server", "tools", "which"),
+                tuple(
+                    (seen.name, str(len(tools)), shortened(", ".join(legible(tool.original_name) for tool in tools)))
+                    for seen, tools in page
+                ),
+            ),
+            actions=tuple(
+                Action(f"Review {seen.name}", ("mcp", "review", "show", seen.name)) for seen, _ in page[:_MOST_ACTIONS]
+            ),
+            page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show")),
+        )
+
+    async def _shown(self, seen: Seen, request: Request) -> Reply:
+        waiting = await self._reviewing.waiting(seen.id)
+        wanted = request.arguments.one("tool")
+        chosen = [each for each in waiting if wanted in ("", each.tool.original_name, each.tool.name)]
+        if not chosen:
+            return self._nothing(seen, wanted, waiting)
+        if len(chosen) == 1:
+            return self._one(seen, chosen[0])
+        return self._several(seen, chosen, request)
+
+    def _nothing(self, seen: Seen, wanted: str, waiting: Sequence[Waiting]) -> Reply:
+        tools = self._directory.capabilities(seen).tools
+        if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
+            hint = did_you_mean(wanted, (each.tool.original_name for each in waiting))
+            raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
+        what = "This tool" if wanted else "Every tool"
+        return Reply(f"{what} of {named(seen.config)} is as it was when somebody answered for it: nothing waits.")
+
+    def _one(self, seen: Seen, waiting: Waiting) -> Reply:
+        tool = waiting.tool
+        facts = (*self._facts(waiting), *_differences(waiting))
+        long = _too_long(facts)
+        words = ("mcp", "review", "approve", seen.name, tool.original_name, "--definition", tool.definition)
+        return Reply(
+            f"{code(tool.original_name, 'A tool')} of {named(seen.config)} waits for a review: "
+            f"{_MEANING[waiting.review]}. {self._meanwhile}",
+            details=tuple(self._facts(waiting)) if long else facts,
+            actions=(Action("Approve", words, Tone.PRIMARY),),
+            document=_document(seen, [waiting]) if long else None,
+        )
+
+    def _several(self, seen: Seen, waiting: Sequence[Waiting], request: Request) -> Reply:
+        facts = [
+            (f"{legible(each.tool.original_name)} · {name}", said)
+            for each in waiting
+            for name, said in _differences(each)
+        ]
+        long = _too_long(facts)
+        page = cut(waiting, request.arguments.page)
+        everything = all_of(each.tool for each in waiting)
+        rows = tuple(
+            (
+                legible(each.tool.original_name),
+                each.review.value,
+                shortened(", ".join(one.part for one in each.alterations) if each.pin else "all of it"),
+                shortened("; ".join(each.tool.flags)),
+            )
+            for each in page
+        )
+        return Reply(
+            f"{counted(len(waiting), 'tool')} of {named(seen.config)} {_wait(len(waiting))}. {self._meanwhile}",
+            Table(("tool", "is", "what is different", "look at"), rows),
+            details=() if long else tuple(facts),
+            actions=(
+                *(_looking(seen, each, number) for number, each in enumerate(page[:_MOST_ACTIONS], 1)),
+                Action(
+                    f"Approve all {len(waiting)}",
+                    ("mcp", "review", "approve", seen.name, "--definition", everything),
+                    Tone.PRIMARY,
+                ),
+            ),
+            page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show", seen.name)),
+            document=_document(seen, waiting) if long else None,
+        )
+
+    @property
+    def _meanwhile(self) -> str:
+        if self._parts.servers.review is ReviewPolicy.OFF:
+            return "What waits is offered all the same (`MCP_REVIEW=off`); `AUTO` asks before it runs."
+        return "What waits is not offered."
+
+    def _facts(self, waiting: Waiting) -> Iterator[tuple[str, str]]:
+        yield "tool", legible(waiting.tool.original_name)
+        yield "is", waiting.review.value
+        pin = waiting.pin
+        if pin is not None:
+            when = ago(pin.pinned_at, self._parts.clock())
+            yield (
+                "pinned",
+                f"{when}, by the first sync" if pin.pinned_by == FIRST_SYNC else f"{when} by {pin.pinned_by}",
+            )
+            if pin.seen is None:
+                yield "note", "what was pinned cannot be read any more, so all of it is shown"
+        yield from (("look at", flag) for flag in waiting.tool.flags)
+
+
+def _wait(count: int) -> str:
+    return "waits for a review" if count == 1 else "wait for a review"
+
+
+def _looking(seen: Seen, waiting: Waiting, number: int) -> Action:
+    name = waiting.tool.original_name
+    label = f"Review {name}" if code(name, "") else f"Review tool {number}"
+    return Action(label, ("mcp", "review", "show", seen.name, name))
+
+
+def _differences(waiting: Waiting) -> tuple[tuple[str, str], ...]:
+    return tuple((each.part, _said(each, waiting)) for each in waiting.alterations)
+
+
+def _said(alteration: Alteration, waiting: Waiting) -> str:
+    """A part of a new tool as it is; of one that has changed, before and after."""
+    if waiting.pin is None or waiting.pin.seen is None:
+        return alteration.after or ""
+    return "\n".join(_lines(alteration))
+
+
+def _lines(alteration: Alteration) -> Iterator[str]:
+    """Every line with its mark: a text with several lines cannot pass for more than one part."""
+    for mark, text in (("\N{MINUS SIGN}", alteration.before), ("+", alteration.after)):
+        if text is not None:
+            yield from (f"{mark} {line}" for line in text.split("\n"))
+
+
+def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
+    return (
+        len(facts) > _MOST_DETAILS
+        or any(len(said) > _LONGEST_VALUE for _, said in facts)
+        or sum(len(name) + len(said) for name, said in facts) > _LONGEST_IN_ALL
+    )
+
+
+def _document(seen: Seen, waiting: Sequence[Waiting]) -> Document:
+    """Everything that waits, whole."""
+    lines = [f"{seen.name}: tools that wait for a review", ""]
+    for each in waiting:
+        lines += [f"* {legible(each.tool.original_name)} ({each.review.value})"]
+        lines += [f"  look at: {flag}" for flag in each.tool.flags]
+        for alteration in each.alterations:
+            lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
+        words = f"/mcp review approve {seen.name} {legible(each.tool.original_name)}"
+        lines += [f"  to approve this tool: {words} --definition {each.tool.definition}", ""]
+    if len(waiting) > 1:
+        together = all_of(each.tool for each in waiting)
+        lines += [f"To approve all of them: /mcp review approve {seen.name} --definition {together}", ""]
+    return Document(f"review-{seen.name}.txt", "\n".join(lines), "text/plain")

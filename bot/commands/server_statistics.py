@@ -1,0 +1,165 @@
+"""`/mcp stats` and `health`: what has happened lately, and how everything stands.
+
+Counts are read from rows, so they are of all processes, but for what is in no row: sessions with servers, and uses of
+what is known of them. Admins see those of their workspace, the operator all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from bot.commands.command import Deed, Request
+from bot.commands.directory import Directory, Seen
+from bot.commands.moments import MOMENT, read_moment
+from bot.commands.parameters import A_SERVER
+from bot.commands.parts import CommandParts
+from bot.commands.phrases import counted, lasted, moment, named, shortened
+from bot.commands.refusals import Refusal
+from bot.domain.commands import Action, Parameter, Reply, Shape, Table, Verb
+from bot.domain.health import Condition, Listening
+from bot.domain.measurements import SinceStart
+from bot.domain.servers import EVERYWHERE, ServerStatus
+from bot.stores import Activity, ApprovalActivity, Backlog, ServerActivity
+
+DAY = 86_400.0
+ROWS = 25
+"""Servers in one answer, the busiest first."""
+_SINCE = Parameter("since", f"from then on, the last day without it: {MOMENT}", Shape.OPTION, metavar="TIME")
+_IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+_MARKS = {Condition.READY: "●", Condition.DEGRADED: "!", Condition.UNREADY: "✗"}
+_LISTENING = {
+    Listening.CONNECTED: "connected",
+    Listening.CONNECTING: "not connected, trying",
+    Listening.STANDBY: "received by another process, this one stands by",
+}
+
+
+class ServerStatistics:
+    """Counts."""
+
+    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+        self._parts = parts
+        self._directory = directory
+
+    @property
+    def deeds(self) -> tuple[Deed, ...]:
+        """The verbs."""
+        stats = Verb("stats", "how many calls and signatures, how they went, how long they took", (A_SERVER, _SINCE))
+        health = Verb("health", "how the database, the platforms and the servers stand")
+        return Deed(stats, self._stats), Deed(health, self._health)
+
+    async def _stats(self, request: Request) -> AsyncIterator[Reply]:
+        name = request.arguments.one("server")
+        seen = await self._directory.find(name, request.conversation) if name else None
+        servers = [seen] if seen else await self._directory.all(request.conversation)
+        counts = _since_start(self._parts.since_start({each.name for each in servers}), servers)
+        since = self._since(request)
+        home = EVERYWHERE if self._parts.rights.operates(request.member) else request.conversation.home
+        found = await self._parts.archive.activity(since, home, seen.id if seen else "")
+        about = f" of {named(seen.config)}" if seen else ""
+        if not (found.turns or found.servers or found.approvals.asked):
+            yield Reply(f"Nothing has happened{about} since {moment(since)} UTC.", details=counts)
+            return
+        rows = tuple(_row(each) for each in found.servers[:ROWS])
+        yield Reply(
+            f"Calls{about} · {sum(each.calls for each in found.servers)} · since {moment(since)} UTC",
+            Table(("server", "calls", "succeeded", "errors", "success", "half within", "95 of 100 within"), rows)
+            if rows
+            else None,
+            (*_facts(found, of_one=seen is not None), *counts),
+        )
+
+    async def _health(self, request: Request) -> AsyncIterator[Reply]:
+        health = await self._parts.health()
+        servers = await self._directory.all(request.conversation)
+        backlog = await self._parts.archive.backlog() if health.database else None
+        trouble = [each for each in servers if each.status in _IN_TROUBLE]
+        rows = tuple((each.name, each.status.value, shortened(each.problem)) for each in trouble)
+        yield Reply(
+            f"{_MARKS[health.condition]} Countersign is {health.condition}",
+            Table(("server in trouble", "state", "problem"), rows) if rows else None,
+            (
+                ("database", "answers" if health.database else "does not answer"),
+                *((name, _LISTENING[each]) for name, each in sorted(health.platforms.items())),
+                ("servers", _servers(servers)),
+                *(_unfinished(backlog) if backlog is not None else ()),
+            ),
+            actions=tuple(Action(f"Find out about {each.name}", ("mcp", "doctor", each.name)) for each in trouble[:3]),
+        )
+
+    def _since(self, request: Request) -> float:
+        text, now = request.arguments.one("since"), self._parts.clock()
+        if not text:
+            return now - DAY
+        try:
+            return read_moment(text, now)
+        except (ValueError, OverflowError):
+            raise Refusal(f"`--since` is a point in time: {MOMENT}.") from None
+
+
+def _row(of: ServerActivity) -> tuple[str, ...]:
+    share = f"{100 * of.succeeded / of.calls:.0f} %" if of.calls else ""
+    errors = of.calls - of.succeeded
+    return of.server, str(of.calls), str(of.succeeded), str(errors), share, lasted(of.median), lasted(of.slowest)
+
+
+def _facts(found: Activity, *, of_one: bool) -> tuple[tuple[str, str], ...]:
+    """Everything but the calls. Turns are not one server's."""
+    left = len(found.servers) - ROWS
+    return (
+        *((("turns", _turns(found.turns)),) if found.turns and not of_one else ()),
+        *((("signatures asked for", _signatures(found.approvals)),) if found.approvals.asked else ()),
+        *((("time to decide", f"half within {lasted(found.approvals.median)}"),) if found.approvals.median else ()),
+        *((("left out", counted(left, "server")),) if left > 0 else ()),
+        *(() if found.whole else (("counted", "only the latest: more has happened than is counted at once"),)),
+    )
+
+
+def _since_start(counted_here: SinceStart, servers: Sequence[Seen]) -> tuple[tuple[str, str], ...]:
+    """What is in no row: of other processes it is not known here."""
+    told: list[tuple[str, str]] = []
+    if sessions := counted_here.sessions:
+        now = sum(each.status is ServerStatus.CONNECTED for each in servers)
+        ends = f"{sessions.get('closed', 0)} closed, {counted(sessions.get('error', 0), 'error')}"
+        told.append(("sessions since the start", f"{sessions.get('created', 0)} created, {ends}; {now} now"))
+    if cache := counted_here.cache:
+        uses = f"{counted(cache.get('hit', 0), 'hit')}, {counted(cache.get('miss', 0), 'miss', 'misses')}"
+        told.append(
+            ("known tools since the start", f"{uses}, {counted(cache.get('refresh', 0), 'refresh', 'refreshes')}")
+        )
+    return tuple(told)
+
+
+def _turns(turns: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in sorted(turns.items()))
+
+
+def _signatures(found: ApprovalActivity) -> str:
+    told = {
+        "approved": found.approved,
+        "denied": found.denied,
+        "expired": found.expired,
+        "waiting or stopped": found.others,
+    }
+    parts = ", ".join(
+        f"{number} {word} ({100 * number / found.asked:.0f} %)" for word, number in told.items() if number
+    )
+    return f"{found.asked}: {parts}"
+
+
+def _servers(servers: Sequence[Seen]) -> str:
+    if not servers:
+        return "none"
+    connected = sum(each.status is ServerStatus.CONNECTED for each in servers)
+    errors = sum(each.status in _IN_TROUBLE for each in servers)
+    return f"{len(servers)}, of which {connected} connected, {errors} in trouble"
+
+
+def _unfinished(backlog: Backlog) -> tuple[tuple[str, str], ...]:
+    live = _turns({status: number for status, number in backlog.turns.items() if number}) or "none"
+    waits = f", the oldest that could begin for {backlog.oldest_ready:.0f} s" if backlog.oldest_ready >= 1 else ""
+    return (
+        ("turns, all workspaces", f"{live}{waits}"),
+        ("waiting for a signature", counted(backlog.approvals, "call")),
+        ("still to be drawn", counted(backlog.drawings, "turn")),
+    )

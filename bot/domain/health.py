@@ -1,0 +1,55 @@
+"""How the program stands, as probes and people are told: without an address, a name of a server or a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Listening(StrEnum):
+    """Whether a platform's messages arrive."""
+
+    CONNECTING = "connecting"
+    """Not now: the connection is being made, again or for the first time."""
+    CONNECTED = "connected"
+    STANDBY = "standby"
+    """They arrive in another process, which this one follows if it fails."""
+
+
+class Condition(StrEnum):
+    """The whole in a word."""
+
+    READY = "ready"
+    DEGRADED = "degraded"
+    """Ready, but some MCP servers are in trouble: what does not need them works."""
+    UNREADY = "unready"
+
+
+@dataclass(frozen=True, slots=True)
+class ServersHealth:
+    """How many MCP servers there are, how many are connected, and how many are in trouble. The others are at rest or
+    switched off.
+    """
+
+    total: int = 0
+    connected: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`database`: it answers. `platforms` are those that this process receives, by name."""
+
+    database: bool
+    platforms: Mapping[str, Listening] = field(default_factory=dict)
+    servers: ServersHealth = ServersHealth()
+
+    @property
+    def condition(self) -> Condition:
+        """The word for it. No servers at all is as good as all of them; a failed one keeps nobody from being answered,
+        so it makes nothing unready (checklist 222, which counts no servers as a failure).
+        """
+        if not self.database or Listening.CONNECTING in self.platforms.values():
+            return Condition.UNREADY
+        return Condition.DEGRADED if self.servers.errors else Condition.READY

@@ -1,0 +1,30 @@
+"""One-time links: by each one person enters one secret of one server, on a page of the bot's own.
+
+What is in the link itself is no part of these values: whoever has it may use it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.domain.conversations import Author, ConversationKey
+
+LINK_SECONDS = 600.0
+"""How long a link is good for: long enough to fetch a key from another page (platforms.md, F)."""
+
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+"""What is in a link: 256 random bits in URL-safe base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretLink:
+    """What a link is good for, and until when (epoch seconds, by the database's clock). `person` has asked for it in
+    `conversation`: what is entered is entered in their name, if they still may.
+    """
+
+    server_id: str
+    slot: str
+    person: Author
+    conversation: ConversationKey
+    expires_at: float = 0.0

@@ -1,0 +1,165 @@
+"""Which definitions of tools somebody answers for, and how a tool stands beside its pin.
+
+A pin is the definition of one tool as it was accepted: at the server's first sync, or by an admin since. Written by
+the stores, compared by `bot.tools`, shown by `/mcp review`. Knows no server and no connection.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from bot.domain.tools import Annotations, Tool, canonical_json, digest
+
+Pinned = Mapping[str, str]
+"""The definition that is pinned (`Tool.definition`), by the server's own name for the tool."""
+
+FIRST_SYNC = "countersign"
+"""Who has pinned what a server offered first: nobody in particular."""
+
+_LINES = re.compile(r"[\n\t]")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
+_DEEPEST = 16
+"""Levels of a schema that are compared part by part; what lies deeper is compared as one text."""
+
+
+class ReviewPolicy(StrEnum):
+    """What happens to tools whose definition is not pinned: they wait for an admin, or are offered all the same."""
+
+    CHANGED = "changed"
+    OFF = "off"
+
+
+class Review(StrEnum):
+    """How a tool stands beside its pin. A flagged one is new, and there is something in it that an admin should see."""
+
+    PINNED = "pinned"
+    NEW = "new"
+    CHANGED = "changed"
+    FLAGGED = "flagged"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One tool as it was accepted. `seen` is what there was to be seen, None if this release cannot read it any more;
+    `pinned_by` is a principal, or FIRST_SYNC. `pinned_at` is epoch seconds.
+    """
+
+    server_id: str
+    tool: str
+    definition: str
+    seen: Tool | None
+    pinned_by: str
+    pinned_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One part of a definition that is different: `description`, `input.properties.city.type`. None where there is
+    nothing on that side.
+    """
+
+    part: str
+    before: str | None
+    after: str | None
+
+
+def review(tool: Tool, pinned: Pinned) -> Review:
+    """How a tool stands beside what is pinned of its server."""
+    known = pinned.get(tool.original_name)
+    if known is None:
+        return Review.FLAGGED if tool.flags else Review.NEW
+    return Review.PINNED if known == tool.definition else Review.CHANGED
+
+
+def first_pins(tools: Iterable[Tool]) -> dict[str, str]:
+    """What a server's first sync pins: everything that nothing speaks against."""
+    return {tool.original_name: tool.definition for tool in tools if not tool.flags}
+
+
+def all_of(tools: Iterable[Tool]) -> str:
+    """A digest of these tools' definitions together: what is approved when several are approved at once."""
+    return digest(sorted([tool.original_name, tool.definition] for tool in tools))
+
+
+def alterations(before: Tool | None, after: Tool) -> tuple[Alteration, ...]:
+    """What is different between two definitions of a tool, part by part; all of it if there was none before."""
+    old = dict(_parts(before)) if before is not None else {}
+    new = dict(_parts(after))
+    return tuple(
+        Alteration(part, old.get(part), new.get(part))
+        for part in dict.fromkeys((*new, *old))
+        if old.get(part) != new.get(part)
+    )
+
+
+def legible(text: str) -> str:
+    """A text as it can be shown, different for every text: one with characters that nobody sees, or that reads like
+    something else than a text, is spelled as JSON.
+    """
+    if _LINES.sub("", text).isprintable() and not _reads_as_json(text):
+        return text
+    return _spelled(canonical_json(text))
+
+
+def _parts(tool: Tool) -> Iterator[tuple[str, str]]:
+    """A definition as its parts, each with a path and a text that no other part can have: what a difference does not
+    show, nobody has seen.
+    """
+    if tool.title:
+        yield "title", legible(tool.title)
+    if tool.description:
+        yield "description", legible(tool.description)
+    yield from _hints(tool.annotations)
+    yield from _leaves("input", tool.input_schema, _DEEPEST)
+    if tool.output_schema is not None:
+        yield from _leaves("output", tool.output_schema, _DEEPEST)
+
+
+def _hints(annotations: Annotations) -> Iterator[tuple[str, str]]:
+    hints = {
+        "read-only": annotations.read_only,
+        "destructive": annotations.destructive,
+        "idempotent": annotations.idempotent,
+        "open world": annotations.open_world,
+    }
+    yield from ((f"says it is {name}", "yes" if said else "no") for name, said in hints.items() if said is not None)
+
+
+def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    """The values in a schema that hold no others."""
+    match value:
+        case str():
+            yield path, legible(value)
+        case Mapping() if value and depth:
+            for key, each in value.items():
+                yield from _leaves(f"{path}{_step(key)}", each, depth - 1)
+        case list() | tuple() if depth and any(isinstance(each, Mapping | list | tuple) for each in value):
+            for number, each in enumerate(value):
+                yield from _leaves(f"{path}[{number}]", each, depth - 1)
+        case _:
+            yield path, _spelled(canonical_json(value))
+
+
+def _step(key: str) -> str:
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{_spelled(canonical_json(key))}]"
+
+
+def _reads_as_json(text: str) -> bool:
+    """Whether a text would look like something that is no text: `5`, `null`, `["a"]`."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _spelled(text: str) -> str:
+    """JSON with what nobody sees as JSON escapes it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

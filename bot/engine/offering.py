@@ -1,0 +1,94 @@
+"""Which of the enabled tools a model is given: no more than services take, and none that its service has refused.
+
+Called by `turn`. What is left out is left out of the request only: people can still run it by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import chain, zip_longest
+
+from bot.domain.tools import Tool, ToolSet
+from bot.errors import ModelRejected
+
+log = logging.getLogger(__name__)
+
+MOST_TOOLS = 128
+"""OpenAI's limit; far more than any model chooses well among."""
+_REMEMBERED = 1000
+
+
+def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
+    """At most so many tools, the same ones for the same offer. Every server has its turn, by name, until there is no
+    room left: one with hundreds of tools does not crowd out the others. `absent` says how many are left out.
+    """
+    if len(offered.tools) <= most:
+        return offered
+    servers: dict[str, list[Tool]] = {}
+    for tool in sorted(offered.tools, key=lambda tool: (tool.server, tool.name)):
+        servers.setdefault(tool.server, []).append(tool)
+    in_turn = (tool for tool in chain.from_iterable(zip_longest(*servers.values())) if tool is not None)
+    kept = {tool.name for tool, _ in zip(in_turn, range(most), strict=False)}
+    left_out = _left_out(servers, kept, most)
+    return dataclasses.replace(
+        offered,
+        tools=tuple(tool for tool in offered.tools if tool.name in kept),
+        absent=(*offered.absent, *left_out),
+    )
+
+
+class RefusedTools:
+    """The tools that models' services have refused since this process began, so that none has to refuse them in every
+    round. One whose definition changes is tried again.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def add(self, model: str, tool: Tool, problem: ModelRejected) -> None:
+        """The service of the model that profiles call `model` does not take this tool."""
+        log.warning("the tool %s is not offered to %s any more: %s", tool.name, model or "the model", problem.cause)
+        self._known[_key(model, tool)] = None
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def without(self, model: str, offered: ToolSet) -> ToolSet:
+        """The offer without those that this model's service has refused; `absent` names them."""
+        names = {name for _, name, _ in self._known}
+        refused = {
+            tool.name: refusal(tool)
+            for tool in offered.tools
+            if tool.name in names and _key(model, tool) in self._known
+        }
+        if not refused:
+            return offered
+        return dataclasses.replace(
+            offered,
+            tools=tuple(tool for tool in offered.tools if tool.name not in refused),
+            absent=(*offered.absent, *refused.values()),
+        )
+
+
+def refusal(tool: Tool) -> str:
+    """What people are told of a tool that a service has refused."""
+    return (
+        f"The model's service does not accept the definition of {tool.name}, so the model answers without it."
+        " Fix: have its server corrected, or leave the tool out of the profile."
+    )
+
+
+def _key(model: str, tool: Tool) -> tuple[str, str, str]:
+    return model, tool.name, tool.definition
+
+
+def _left_out(servers: dict[str, list[Tool]], kept: set[str], most: int) -> Iterable[str]:
+    for server, tools in servers.items():
+        count = sum(tool.name not in kept for tool in tools)
+        if count:
+            yield (
+                f"{count} of the {len(tools)} tools of server {server} are left out, because a model takes {most}."
+                " Fix: enable fewer of them in the profile."
+            )

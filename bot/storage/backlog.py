@@ -1,0 +1,55 @@
+"""What is unfinished now: turns, approvals and drawings. Read whenever somebody looks at the metrics, so it costs the
+same however much there has ever been.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.storage.clock import now
+from bot.storage.tables import LIVE, deliveries, steps, turns
+from bot.stores import Backlog
+
+_MOST = 10_000
+"""Of each kind, counted no further."""
+
+# In the words of the index, which planners take only then.
+_is_live = sa.text("status in ('queued', 'running', 'waiting')")
+_live = (
+    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at)
+    .where(_is_live)
+    .order_by(turns.c.created_at)
+    .limit(_MOST)
+    .cte("live")
+    .prefix_with("materialized")
+)
+_ahead = _live.alias("ahead")
+_by_status = sa.select(_live.c.status, sa.func.count().label("number")).group_by(_live.c.status)
+_first_ready = sa.select(now() - sa.func.min(_live.c.created_at)).where(
+    _live.c.status == TurnStatus.QUEUED.value,
+    ~sa.exists().where(_ahead.c.conversation == _live.c.conversation, _ahead.c.seq < _live.c.seq),
+)
+_waiting = (
+    sa.select(sa.func.count())
+    .select_from(_live.join(steps, steps.c.turn_id == _live.c.id))
+    .where(steps.c.status == StepStatus.AWAITING.value)
+)
+_undrawn = sa.select(sa.func.count()).select_from(
+    sa.select(deliveries.c.turn_id)
+    .join(turns, turns.c.id == deliveries.c.turn_id)
+    .where(sa.text("drawn < wanted"), turns.c.status != TurnStatus.RUNNING.value)
+    .limit(_MOST)
+    .subquery()
+)
+
+
+def read_backlog(connection: sa.Connection) -> Backlog:
+    """How much there is to do."""
+    found = {row.status: row.number for row in connection.execute(_by_status)}
+    return Backlog(
+        turns={status: found.get(status, 0) for status in LIVE},
+        oldest_ready=max(0.0, connection.execute(_first_ready).scalar() or 0.0),
+        approvals=connection.execute(_waiting).scalar_one(),
+        drawings=connection.execute(_undrawn).scalar_one(),
+    )

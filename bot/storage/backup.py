@@ -1,0 +1,98 @@
+"""A copy of a SQLite database, made beside whoever writes to it.
+
+Called by the composition root. SQLite copies a WAL database within one read transaction: the copy is what was committed
+when it began, and nobody who writes waits for it (https://www.sqlite.org/backup.html). A database on a server is its
+own tools' business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import uuid
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.domain.audit import AuditHead
+from bot.errors import DatabaseError
+from bot.storage.durable import sync_folder
+
+_BUSY_SECONDS = 30.0
+"""How long to wait for a program that keeps the file to itself, such as one that changes its journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A copy that is on disk: where, its size in bytes, and the last row of the audit in it."""
+
+    path: Path
+    size: int
+    head: AuditHead
+
+
+def back_up(database: Path, target: Path) -> Backup:
+    """Copy a database file. The target appears whole, for its owner's eyes alone, and replaces nothing.
+
+    Raises DatabaseError if there is no database, the target is there already, or the copy cannot be made or is damaged.
+    """
+    if not database.is_file():
+        raise DatabaseError(f"There is no database at {database}.", "check DATABASE_URL and the working folder")
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    reserved = False
+    try:
+        # Reserved first: a file that somebody else puts there meanwhile must not be lost.
+        _make(target)
+        reserved = True
+        _make(draft)
+        head = _copy(database, draft)
+        draft.replace(target)
+        reserved = False
+        sync_folder(target.parent)
+    except FileExistsError:
+        raise DatabaseError(f"{target} is there already, and no backup is overwritten.", "give another name") from None
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DatabaseError(
+            f"The database {database} cannot be copied to {target}: {reason}.",
+            "check the folder, its permissions, and the room on its disk",
+        ) from error
+    finally:
+        for left in (draft, *([target] if reserved else [])):
+            with contextlib.suppress(OSError):
+                left.unlink(missing_ok=True)
+    return Backup(target, target.stat().st_size, head)
+
+
+def _make(path: Path) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _copy(database: Path, draft: Path) -> AuditHead:
+    """Copy all pages at once and see that they are whole; the last row of the audit among them."""
+    source_uri = f"{database.absolute().as_uri()}?mode=ro"
+    with (
+        closing(sqlite3.connect(source_uri, uri=True, timeout=_BUSY_SECONDS)) as source,
+        closing(sqlite3.connect(draft, isolation_level=None)) as copy,
+    ):
+        source.backup(copy)
+        # One file from now on: it may lie where nothing can be written beside it.
+        copy.execute("pragma journal_mode=delete")
+        (verdict,) = copy.execute("pragma quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise DatabaseError(
+                f"The database {database} is damaged: {str(verdict).splitlines()[0]}.",
+                "keep the file, and go back to the last backup that was whole",
+            )
+        head = _head(copy)
+    with draft.open("rb") as written:
+        os.fsync(written.fileno())
+    return head
+
+
+def _head(copy: sqlite3.Connection) -> AuditHead:
+    if copy.execute("select 1 from sqlite_master where type = 'table' and name = 'audit'").fetchone() is None:
+        return AuditHead()
+    found = copy.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
+    return AuditHead(*found) if found else AuditHead()

@@ -1,0 +1,34 @@
+"""The definitions of tools that are pinned, on a database; see `bot.stores.PinStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bot.domain.conversations import Author
+from bot.domain.pins import Pin, Pinned
+from bot.domain.tools import Tool
+from bot.storage import capability_rows, pin_rows
+from bot.storage.database import Database
+
+
+class SqlPinStore:
+    """Pins by server and tool."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def pinned(self) -> Mapping[str, Pinned]:
+        """The definitions that are pinned, by server."""
+        return await self._database.run(pin_rows.read_pinned)
+
+    async def of(self, server_id: str) -> Sequence[Pin]:
+        """The pins of a server, by tool."""
+        return await self._database.run(lambda connection: pin_rows.read_pins(connection, server_id))
+
+    async def adopt(self) -> bool:
+        """Pin what an earlier release has known of servers."""
+        return await self._database.run(capability_rows.adopt)
+
+    async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Pin these definitions."""
+        await self._database.run(lambda connection: pin_rows.pin(connection, server_id, tools, by))

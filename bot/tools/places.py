@@ -1,0 +1,32 @@
+"""Where a server is, as a digest: what else an approval is bound to beside the tool itself.
+
+An admin may change a server's address while a call to it waits for a signature; whoever signed meant the server that
+was there. The digest is the same in every process that reads the same definition, and no secret is in it.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from bot.domain.secret_shapes import masked
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.tools import digest
+
+
+def place_of(config: ServerConfig) -> str:
+    """A digest of a server's address without its credentials, or of the program that is started for it. Headers and
+    environment are not in it: they say who asks, not who answers.
+    """
+    match config.transport:
+        case HttpTransport(url):
+            return digest(["http", masked(_without_credentials(url))])
+        case StdioTransport(command, args, _, cwd):
+            return digest(["stdio", command, [masked(each) for each in args], cwd or ""])
+
+
+def _without_credentials(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

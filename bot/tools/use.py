@@ -1,0 +1,43 @@
+"""Who uses a connection now, and since when nobody does.
+
+Kept by the `connection`: calls and what people ask of a server count, what the program asks by itself does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Use:
+    """The use of one server. `clock` is in seconds; `on_end` is called whenever somebody has done with it."""
+
+    def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
+        self.running = 0
+        self._clock = clock
+        self._on_end = on_end
+        self._last = clock()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Somebody uses it within the block."""
+        with self.held():
+            try:
+                yield
+            finally:
+                self._last = self._clock()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The program itself needs it within the block; it does not stay open for that."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._on_end()
+
+    @property
+    def unused_since(self) -> float:
+        """The time on the clock since which nobody has used it: now if somebody does."""
+        return self._clock() if self.running else self._last

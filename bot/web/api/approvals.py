@@ -1,0 +1,303 @@
+"""Signing over HTTP (checklist 66): the same as the buttons on a card, by the same rules.
+
+Whoever signs is the token, as it is at that moment; whether its signature counts is for the engine to say. What is
+signed is one revision of one call: a decision that names an older one decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, assert_never
+
+from fastapi import APIRouter, Path
+from pydantic import ConfigDict, Field
+
+from bot.domain.approvals import (
+    AlreadySettled,
+    Counted,
+    Decision,
+    NoSuchApproval,
+    NotAllowed,
+    OutOfDate,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from bot.domain.callers import Caller, Role
+from bot.domain.edits import NotNow, Revised, Unfit
+from bot.domain.grants import Permission
+from bot.domain.secret_shapes import MASK, masked, secret_name, without_secrets
+from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.errors import CountersignError
+from bot.rendering.cards import still_needed
+from bot.rendering.grant_offers import OFFERS, offered
+from bot.stores import AwaitedCall
+from bot.web.authentication import MemberCaller
+from bot.web.parts import WebParts
+from bot.web.problems import Problem
+from bot.web.turns.addresses import id_of
+from bot.web.turns.shapes import ApprovalShape, approval_shape
+from bot.web.turns.waiting import LOOKED_AT, reaches
+from bot.web.wire import Sent, Taken
+
+log = logging.getLogger(__name__)
+
+FIRST = 1
+"""The revision that a call has when it is asked for. A decision that names none is about that one."""
+MOST_REVISIONS = 1_000_000
+MOST = 100
+"""Calls in one list."""
+WORDS = ", ".join(offer.word for offer in OFFERS)
+
+ApprovalId = Annotated[str, Path(alias="approvalRequestId", max_length=100)]
+
+
+class Outcome(StrEnum):
+    """What a decision has come to."""
+
+    APPROVED = "approved"
+    DENIED = "denied"
+    COUNTED = "counted"
+    REVISED = "revised"
+
+
+class ApprovalDecision(Taken):
+    """A verdict, other arguments, or both: a call that is changed and approved is signed as it was changed. What is no
+    `true` approves nothing.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    approved: bool | None = None
+    reason: str = Field(default="", max_length=500, description="Of a denial: the model is told.")
+    revision: int = Field(
+        default=FIRST, ge=1, le=MOST_REVISIONS, description="What the verdict is about; 409 if it is not that any more."
+    )
+    arguments: dict[str, Any] | None = Field(
+        default=None,
+        description="All arguments, to be asked for instead. Dots that stand for a secret leave it as it is.",
+    )
+    grant: str = Field(default="", description=f"Allow the next calls like it, too: {WORDS}.")
+
+
+class DecisionAnswer(Sent):
+    """What has become of it."""
+
+    approval_request_id: str
+    revision: int = Field(description="The one that is asked for now.")
+    outcome: Outcome
+    needed: int = Field(default=0, description="How many more have to sign before the call runs.")
+    message: str = ""
+
+
+class ApprovalList(Sent):
+    """What waits for a signature, the latest first."""
+
+    approvals: list[ApprovalShape]
+    more: bool = Field(description="There are more than these.")
+
+
+def routes(parts: WebParts) -> APIRouter:
+    """See what waits, and decide."""
+    router = APIRouter(tags=["approvals"])
+    desk = _Desk(parts)
+
+    @router.get("/api/responses/approvals", response_model=ApprovalList)
+    async def list_approvals(caller: MemberCaller) -> ApprovalList:
+        """What waits for a signature: of what the caller has asked, and of what it may sign."""
+        return await desk.waiting(caller)
+
+    @router.get("/api/responses/approval/{approvalRequestId}", response_model=ApprovalShape)
+    async def read_approval(approval_id: ApprovalId, caller: MemberCaller) -> ApprovalShape:
+        """One call that waits for a signature."""
+        turn, step = await desk.find(caller, approval_id)
+        if step.status is not StepStatus.AWAITING:
+            raise _not_found()
+        return desk.shape(caller, turn, step)
+
+    @router.post("/api/responses/approval/{approvalRequestId}", response_model=DecisionAnswer)
+    async def decide_approval(approval_id: ApprovalId, said: ApprovalDecision, caller: MemberCaller) -> DecisionAnswer:
+        """Approve or deny a call, change it before it is signed, or allow the next ones like it."""
+        return await desk.decide(caller, approval_id, said)
+
+    return router
+
+
+class _Desk:
+    """Takes decisions. Every refusal is a Problem."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+
+    async def waiting(self, caller: Caller) -> ApprovalList:
+        """What the caller has asked or may sign."""
+        calls = [call for reach in reaches(caller) for call in await self._parts.overview.waiting(reach, LOOKED_AT)]
+        theirs = [call for call in calls if self._concerns(caller, call)]
+        shapes = [await self._waiting_shape(caller, call.approval_id) for call in theirs[:MOST]]
+        return ApprovalList(approvals=[each for each in shapes if each is not None], more=len(theirs) > MOST)
+
+    async def _waiting_shape(self, caller: Caller, approval_id: str) -> ApprovalShape | None:
+        """A call on the wire, None if it does not wait any more."""
+        try:
+            found = await self._parts.approval(approval_id)
+        except CountersignError:
+            raise
+        except Exception:  # one that cannot be read must not hide the others
+            log.exception("a call that waits for a signature cannot be read")
+            return None
+        if found is None or found[1].status is not StepStatus.AWAITING:
+            return None
+        return self.shape(caller, *found)
+
+    async def find(self, caller: Caller, approval_id: str) -> tuple[Turn, ToolStep]:
+        """A call that this caller has to do with: in its workspace, and asked by itself if it is not one to sign."""
+        found = await self._parts.approval(approval_id)
+        if found is None or found[1].approval is None:
+            raise _not_found()
+        turn, asked = found[0], found[1].approval
+        call = AwaitedCall(asked.id, turn.conversation, asked.requested_for, asked.terms, asked.editors)
+        if not caller.reaches(turn.conversation.home) or not (
+            caller.may(Role.APPROVER) or self._concerns(caller, call)
+        ):
+            raise _not_found()
+        return found
+
+    def _concerns(self, caller: Caller, call: AwaitedCall) -> bool:
+        own = call.asked_by.principal == caller.author.principal
+        return own or self._parts.signs(caller.member, call)
+
+    def shape(self, caller: Caller, turn: Turn, step: ToolStep) -> ApprovalShape:
+        """A call that waits, on the wire."""
+        assert step.approval is not None
+        who = self._parts.command_parts.administration.signed_by
+        return approval_shape(turn, step, step.approval, id_of(caller, turn.conversation), who)
+
+    async def decide(self, caller: Caller, approval_id: str, said: ApprovalDecision) -> DecisionAnswer:
+        """Take a decision."""
+        permission = _checked(said)
+        _, step = await self.find(caller, approval_id)
+        revision = said.revision
+        if said.arguments is not None:
+            revision = await self._revise(caller, approval_id, said, step)
+        if said.approved is None:
+            return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED)
+        verdict = Verdict.APPROVE if said.approved else Verdict.DENY
+        decision = Decision(approval_id, revision, verdict, caller.author, said.reason)
+        settlement = (
+            await self._engine.grant(decision, permission, caller.member)
+            if permission is not None
+            else await self._engine.decide(decision, caller.member)
+        )
+        if isinstance(settlement, NotAllowed) and said.arguments is not None:
+            # The change counts all the same: somebody else has to sign it now.
+            return DecisionAnswer(
+                approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=settlement.reason
+            )
+        return _answer(approval_id, revision, settlement)
+
+    async def _revise(self, caller: Caller, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
+        """Ask for a signature on other arguments; under which revision."""
+        arguments = _unmasked(step.call.arguments, said.arguments or {})
+        match await self._engine.revise(approval_id, said.revision, arguments, caller.member):
+            case Revised(revision):
+                return revision
+            case Unfit(problems):
+                fields = {
+                    f"arguments.{each.argument}" if each.argument else "arguments": (
+                        "It does not fit the tool." if secret_name(each.argument) else masked(each.problem)
+                    )
+                    for each in problems
+                }
+                raise Problem(422, "invalid", "Some arguments do not fit the tool.", "correct those named", fields)
+            case objection:
+                raise _refused(objection)
+
+
+def _checked(said: ApprovalDecision) -> Permission | None:
+    """What is to be allowed beyond this call. Raises Problem for what makes no sense."""
+    if said.approved is None and said.arguments is None:
+        raise _wrong("approved", "It takes approved, arguments, or both.")
+    if said.approved is False and said.arguments is not None:
+        raise _wrong("arguments", "A call that is denied needs no other arguments.")
+    if not said.grant:
+        return None
+    permission = offered(said.grant)
+    if permission is None:
+        raise _wrong("grant", f"It must be one of {WORDS}.")
+    if not said.approved:
+        raise _wrong("grant", "Only a call that is approved can be allowed from now on.")
+    return permission
+
+
+def _unmasked(present: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that were sent, with what the caller has only seen as dots as it is. Raises Problem where dots
+    stand for a secret within something that was changed.
+    """
+    made: dict[str, Any] = {}
+    for name, value in sent.items():
+        if name in present and value == without_secrets(name, present[name]):
+            made[name] = present[name]
+        elif _has_dots(value):
+            raise _wrong(f"arguments.{name}", "Dots stand for a secret in it: send the secret, or leave all as it is.")
+        else:
+            made[name] = value
+    return made
+
+
+def _has_dots(value: Any) -> bool:
+    match value:
+        case str():
+            return MASK in value
+        case Mapping():
+            return any(map(_has_dots, value.values()))
+        case list():
+            return any(map(_has_dots, value))
+        case _:
+            return False
+
+
+def _answer(approval_id: str, revision: int, settlement: Settlement) -> DecisionAnswer:
+    match settlement:
+        case Settled(verdict):
+            outcome = Outcome.APPROVED if verdict is Verdict.APPROVE else Outcome.DENIED
+            return DecisionAnswer(approval_request_id=approval_id, revision=revision, outcome=outcome)
+        case Counted(needed):
+            return DecisionAnswer(
+                approval_request_id=approval_id,
+                revision=revision,
+                outcome=Outcome.COUNTED,
+                needed=needed,
+                message=still_needed(needed),
+            )
+        case _:
+            raise _refused(settlement)
+
+
+def _refused(objection: NotNow) -> Problem:
+    """Why a decision has changed nothing."""
+    match objection:
+        case AlreadySettled(how):
+            return Problem(409, "already_settled", how, "see what has become of the response")
+        case OutOfDate():
+            return Problem(
+                409, "out_of_date", "The call is asked for with other arguments by now.", "read it again, then decide"
+            )
+        case NotAllowed(reason):
+            return Problem(403, "not_allowed", reason, "leave it to those who may")
+        case NoSuchApproval():
+            return _not_found()
+        case _:
+            assert_never(objection)
+
+
+def _not_found() -> Problem:
+    return Problem(
+        404, "not_found", "No such call waits for a signature.", "GET /api/responses/approvals lists what does"
+    )
+
+
+def _wrong(field: str, said: str) -> Problem:
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: said})

@@ -1,0 +1,176 @@
+"""Conversations over HTTP (checklist 68 to 71): a token sees its own, an admin's all of its workspace.
+
+A conversation on a chat platform can be read and deleted here, not gone on with. One that is created without a question
+is empty until somebody asks something in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field
+
+from bot.domain.callers import Caller, Role
+from bot.domain.conversations import ConversationKey
+from bot.stores import Archive, ConversationSummary
+from bot.web.authentication import MemberCaller
+from bot.web.parts import WebParts
+from bot.web.problems import Problem
+from bot.web.turns.addresses import id_of, may_see, no_such_conversation, place, read_id
+from bot.web.turns.shapes import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
+from bot.web.turns.waiting import reaches
+from bot.web.wire import Sent, Taken, moment
+
+MOST_ROWS = 10_000
+"""Nobody reads further down a list than that."""
+MOST_RESPONSES = 1_000
+"""Of one conversation, the latest."""
+
+ConversationId = Annotated[str, Path(alias="conversationId", max_length=500)]
+Workspace = Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")]
+
+
+class NewConversation(Taken):
+    """A conversation to begin with nothing in it."""
+
+    conversation_id: str | int | None = Field(default=None, description="One is made without it.")
+    title: str = Field(default="", max_length=255)
+    workspace: str = Field(default="", description="PLATFORM:ID; the token's own if empty.")
+
+
+class ConversationShape(Sent):
+    """A conversation in a list."""
+
+    id: str
+    title: str
+    status: ConversationStatus
+    platform: str
+    workspace: str
+    responses: int = Field(description="How many questions were asked in it.")
+    started_by: str
+    created_at: str
+    updated_at: str
+
+
+class ConversationDetail(ConversationShape):
+    """A conversation with what was said and done in it."""
+
+    messages: list[MessageShape]
+    tool_calls: list[ToolCallShape]
+
+
+class ConversationList(Sent):
+    """A page of conversations, the latest first."""
+
+    conversations: list[ConversationShape]
+    total: int
+    page: int
+    size: int
+
+
+def routes(parts: WebParts) -> APIRouter:
+    """List, create, read, delete."""
+    router = APIRouter(tags=["conversations"])
+    archive = parts.command_parts.archive
+
+    @router.get("/api/conversations", response_model=ConversationList)
+    async def list_conversations(
+        caller: MemberCaller,
+        page: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 1,
+        size: Annotated[int, Query(ge=1, le=100)] = 20,
+        workspace: Workspace = "",
+        own: Annotated[bool, Query(description="Only the caller's own, for admins too.")] = False,
+    ) -> ConversationList:
+        """The caller's own conversations in a workspace; for admins, all of their workspace. The latest first."""
+        found, total = await _page(parts.command_parts.archive, _beginnings(caller, workspace, own=own), page, size)
+        shown = [_shape(caller, each) for each in found]
+        return ConversationList(conversations=shown, total=total, page=page, size=size)
+
+    @router.post("/api/conversations", response_model=ConversationShape, status_code=201)
+    async def create_conversation(wanted: NewConversation, caller: MemberCaller, answer: Response) -> ConversationShape:
+        """Begin an empty conversation under a title. 409 if there is one of that id."""
+        named = "" if wanted.conversation_id is None else str(wanted.conversation_id)
+        key = place(caller, wanted.workspace, named)
+        if not await archive.create(key, wanted.title):
+            raise Problem(409, "conflict", "There is a conversation of that id.", "take another one, or ask in it")
+        summary = await archive.summary(key)
+        if summary is None:
+            raise no_such_conversation()
+        answer.headers["Location"] = f"/api/conversations/{id_of(caller, key)}"
+        return _shape(caller, summary)
+
+    @router.get("/api/conversations/{conversationId}", response_model=ConversationDetail)
+    async def read_conversation(
+        conversation_id: ConversationId, caller: MemberCaller, workspace: Workspace = ""
+    ) -> ConversationDetail:
+        """One conversation with its messages and tool calls, of its latest responses."""
+        key = _visible(caller, conversation_id, workspace)
+        summary = await archive.summary(key)
+        if summary is None:
+            raise no_such_conversation()
+        views = await parts.engine.recent(key, MOST_RESPONSES)
+        return ConversationDetail(
+            **dict(_shape(caller, summary)),
+            messages=[message for view in views for message in messages_of(view)],
+            tool_calls=[call for view in views for call in calls_of(view)],
+        )
+
+    @router.delete("/api/conversations/{conversationId}", status_code=204)
+    async def delete_conversation(
+        conversation_id: ConversationId, caller: MemberCaller, workspace: Workspace = ""
+    ) -> None:
+        """Delete a conversation with everything of it but the audit. 409 while something runs or waits in it."""
+        key = _visible(caller, conversation_id, workspace)
+        if await archive.delete(key, caller.author):
+            return
+        if await archive.summary(key) is None:
+            raise no_such_conversation()
+        raise Problem(
+            409, "not_at_rest", "Something runs or waits in this conversation.", "stop its last response first"
+        )
+
+    return router
+
+
+async def _page(
+    archive: Archive, beginnings: Sequence[str], page: int, size: int
+) -> tuple[Sequence[ConversationSummary], int]:
+    """A page of the conversations whose keys begin in one of these ways, and how many there are in all."""
+    before = (page - 1) * size
+    if before + size > MOST_ROWS:
+        raise Problem(422, "invalid", f"A list ends after {MOST_ROWS} rows.", "name a workspace", {"page": "Too far."})
+    parts = [await archive.conversations(each, "", before + size, 0) for each in beginnings]
+    found = sorted((each for rows, _ in parts for each in rows), key=lambda each: -each.updated_at)
+    return found[before : before + size], sum(count for _, count in parts)
+
+
+def _visible(caller: Caller, name: str, workspace: str) -> ConversationKey:
+    key = read_id(caller, name, workspace)
+    if not may_see(caller, key):
+        raise no_such_conversation()
+    return key
+
+
+def _beginnings(caller: Caller, workspace: str, *, own: bool) -> list[str]:
+    """How the keys begin of what is to be listed."""
+    if own or not caller.may(Role.ADMIN):
+        return [str(place(caller, workspace, "-")).removesuffix("-")]
+    if not workspace:
+        return reaches(caller)
+    return reaches(Caller(caller.name, caller.role, place(caller, workspace, "-").home))
+
+
+def _shape(caller: Caller, summary: ConversationSummary) -> ConversationShape:
+    return ConversationShape(
+        id=id_of(caller, summary.key),
+        title=summary.title,
+        status=ConversationStatus(summary.state),
+        platform=summary.key.platform,
+        workspace=summary.key.home,
+        responses=summary.turns,
+        started_by=summary.started_by,
+        created_at=moment(summary.created_at),
+        updated_at=moment(summary.updated_at),
+    )

@@ -1,0 +1,156 @@
+"""Rules of admins: `/api/mcp/approval-policies`. A rule is a server, a tool and a policy, as the seeds have it, or
+anything that the language of rules says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+
+from bot.commands.directory import Seen
+from bot.commands.refusals import Unknown
+from bot.domain.policies import ANY, Rule
+from bot.domain.rule_language import RuleError, read_rule, rule_table, words
+from bot.web.parts import WebParts
+from bot.web.problems import Problem
+from bot.web.servers.manners import AskedManner, Manner, Moment
+from bot.web.servers.services import AtHere, Services
+from bot.web.wire import Sent, Taken
+
+_NAMED = {"server": "serverId", "server_id": "serverId", "tool": "toolName", "policy": "policy"}
+"""What keys of a rule are called in a body."""
+
+
+class PolicyBody(Taken):
+    """What happens when somebody asks for a tool."""
+
+    server_id: str = Field(default=ANY, description="A server's id, slug or name; `*` for all of them.")
+    tool_name: str = Field(
+        default=ANY, description="The server's own name for it, or a pattern; `*` for all its tools."
+    )
+    policy: str = Field(description="ALWAYS_ALLOW, ASK_USER, ALWAYS_DENY or AUTO.")
+    profile: str = Field(default="", description="Only where this profile holds.")
+    rule: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Conditions and terms, by the keys of the policy file: `except`, `arguments`, `annotations`, `in`, "
+        "`asker`, `approvers`, `four_eyes`, `quorum`, `expires`, `on_timeout`, `remind`, `deliver`.",
+    )
+
+
+class PolicyAnswer(Sent):
+    """A rule."""
+
+    id: str
+    server_id: str | None = Field(description="The id of the server it is about; null for a pattern or all.")
+    server: str = Field(description="The server's slug, a pattern, or `*`.")
+    tool_name: str
+    policy: str
+    rule: dict[str, Any] = Field(description="All of it, by the keys of the policy file.")
+    words: str = Field(description="All of it in a line.")
+    workspace: str | None = Field(description="Where it holds; null for every workspace.")
+    managed_in: str = Field(description="`file` for the operator's own, `database`, or `profile`.")
+    set_by: str | None
+    set_at: Moment
+
+
+class PolicyRoutes:
+    """The routes, over the services of `/mcp policy`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def listed(
+        self,
+        manner: AskedManner,
+        here: AtHere,
+        *,
+        effective: Annotated[bool, Query(description="With the operator's and the profile's that hold here.")] = False,
+    ) -> list[PolicyAnswer]:
+        """The rules that admins have set for this place, or everything that holds in it."""
+        rules = await self._services.policies.rules(here.conversation)
+        if effective:
+            rules = list(self._services.parts.administration.rules_in(here.conversation))
+        servers = await self._services.directory.all(here.conversation)
+        return [_answer(rule, servers, manner) for rule in rules]
+
+    async def put(self, body: PolicyBody, manner: AskedManner, here: AtHere) -> PolicyAnswer:
+        """Keep a rule, in the place of the one that is about the same calls."""
+        policies = self._services.policies
+        seen = await policies.server(body.server_id, here.conversation)
+        tool = ANY if body.tool_name in ("", ANY) else await policies.tool(seen, body.tool_name)
+        profile = await policies.profile(body.profile, here.conversation)
+        own = {"policy": body.policy}
+        own |= {"server_id": seen.id} if seen else {}
+        own |= {"tool": tool} if tool != ANY else {}
+        own |= {"profile": profile} if profile else {}
+        ruled = await policies.set(replace(_read({**body.rule, **own}), workspace=here.workspace), here.author)
+        return _answer(ruled.rule, [seen] if seen else [], manner)
+
+    async def cleared(
+        self,
+        here: AtHere,
+        *,
+        rule_id: Annotated[str | None, Query(alias="id", description="The rule's id.")] = None,
+        server_id: Annotated[
+            str | None, Query(alias="serverId", description="Instead: a server, or `*` for all.")
+        ] = None,
+        tool_name: Annotated[
+            str | None, Query(alias="toolName", description="With `serverId`: one tool alone, or a pattern.")
+        ] = None,
+    ) -> None:
+        """Take a rule away: what holds without it holds again."""
+        rules = await self._services.policies.rules(here.conversation)
+        if rule_id is not None:
+            rule = next((each for each in rules if each.id == rule_id), None)
+        elif server_id is not None:
+            seen = await self._services.policies.server(server_id, here.conversation)
+            name = "" if tool_name in (None, ANY) else tool_name or ""
+            _, rule = self._services.policies.about(rules, seen, name, here.member)
+        else:
+            raise Problem(
+                422, "invalid", "Which rule?", "send ?id=… or ?serverId=…&toolName=…", {"serverId": "It is missing."}
+            )
+        if rule is None or not await self._services.policies.clear(rule, here.member):
+            raise Unknown("There is no such rule. Nothing was changed.")
+
+
+def routes(parts: WebParts) -> APIRouter:
+    """Its routes."""
+    services = Services.of(parts.command_parts)
+    router = APIRouter(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
+    policies = PolicyRoutes(services)
+    router.get("", name="list_policies", summary="What runs, what asks and what never runs")(policies.listed)
+    router.put("", name="set_policy", summary="What happens when somebody asks for a tool")(policies.put)
+    router.delete("", name="clear_policy", summary="Take a rule back", status_code=204)(policies.cleared)
+    return router
+
+
+def _read(table: dict[str, Any]) -> Rule:
+    try:
+        return read_rule(table)
+    except RuleError as error:
+        key = error.key.partition(".")[0]
+        field = _NAMED.get(key, f"rule.{error.key}")
+        raise Problem(
+            422, "invalid", "The rule cannot be used. Nothing was saved.", "correct it", {field: f"It {error.problem}."}
+        ) from error
+
+
+def _answer(rule: Rule, servers: list[Seen], manner: Manner) -> PolicyAnswer:
+    slug = next((seen.name for seen in servers if seen.id == rule.server_id), rule.server_id)
+    return PolicyAnswer(
+        id=rule.id,
+        server_id=rule.server_id or None,
+        server=slug if rule.server_id else rule.server,
+        tool_name=rule.tool,
+        policy=rule.policy.value,
+        rule=rule_table(rule),
+        words=words(rule, slug),
+        workspace=rule.workspace or None,
+        managed_in="file" if rule.of_file else "database" if rule.at else "profile",
+        set_by=rule.by or None,
+        set_at=manner.moment(rule.at),
+    )

@@ -1,0 +1,287 @@
+"""Asking the bot over HTTP, and following what comes of it (checklist 66, 67, 230 to 235).
+
+A question is on disk before anything is answered, and goes on whether anybody listens or not: who lost the stream takes
+it up again where it broke off, from whichever process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Response
+from pydantic import Field
+
+from bot.domain.callers import Caller
+from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.turns import Receipt
+from bot.domain.views import TurnView
+from bot.errors import CountersignError, NotFound
+from bot.web.authentication import MemberCaller
+from bot.web.events import EventStream, ServerEvent, stream_described
+from bot.web.parts import WebParts
+from bot.web.problems import Problem, of_error
+from bot.web.turns.addresses import id_of, is_own, may_see, own_place
+from bot.web.turns.cursors import Cursor
+from bot.web.turns.events import EVENTS, Teller
+from bot.web.turns.following import TooManyFollowers
+from bot.web.turns.questions import Payload, read_question
+from bot.web.turns.shapes import ResponseShape, is_waiting, response_shape
+from bot.web.wire import Sent, Taken
+
+WAIT_SECONDS = 50.0
+"""How long an answer without a stream is waited for: proxies give up after a minute."""
+
+ResponseId = Annotated[str, Path(alias="responseId", max_length=64)]
+OutputIndex = Annotated[int, Path(alias="outputIndex", ge=0, le=100_000)]
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=10_000)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Of this very question, the caller's own: sent again under it, it is asked once.",
+    ),
+]
+_STREAM = stream_described(*EVENTS)
+_UNFINISHED = {"model": ResponseShape, "description": "It waits for a signature, or is still being answered."}
+
+
+class ResponseRequest(Taken):
+    """A question, and the conversation it belongs to."""
+
+    conversation_id: str | int | None = Field(default=None, description="A new conversation without one.")
+    title: str = Field(default="", max_length=255, description="Of a new conversation; without one its first words.")
+    workspace: str = Field(
+        default="", description="Where a new conversation is held: PLATFORM:ID; the token's if empty."
+    )
+    payload: Payload
+
+
+class Attempted(StrEnum):
+    """What can be done about a call of unknown outcome."""
+
+    AGAIN = "again"
+    CHECK = "check"
+
+
+class Stopped(Sent):
+    """What came of a stop."""
+
+    response_id: str
+    stopped: bool = Field(description="False if it had ended.")
+
+
+def routes(parts: WebParts) -> APIRouter:
+    """Ask, follow, look, stop."""
+    router = APIRouter(tags=["responses"])
+    responses = _Responses(parts)
+
+    @router.post("/api/responses/stream", response_model=ResponseShape, responses={**_STREAM, 202: _UNFINISHED})
+    async def create_response(
+        asked: ResponseRequest,
+        caller: MemberCaller,
+        answer: Response,
+        idempotency_key: IdempotencyKey = None,
+        last_event_id: LastEventId = None,
+    ) -> Response | ResponseShape:
+        """Ask something. Answers with events until the turn has ended; with `stream: false` in one piece, or with 202
+        once the answer waits for a signature or takes longer than a minute.
+        """
+        named = "" if asked.conversation_id is None else str(asked.conversation_id)
+        key = own_place(caller, asked.workspace, named or _thread(idempotency_key))
+        if last_event_id and idempotency_key is None:
+            # A program that comes again by itself would ask once more.
+            raise Problem(
+                400,
+                "no_such_event",
+                "Only a question with an Idempotency-Key can be taken up again.",
+                "follow it with GET /api/responses/{responseId}/stream",
+            )
+        responses.look_for_room()
+        receipt = await responses.put(caller, key, asked, idempotency_key)
+        ignored = asked.payload.ignored
+        if asked.payload.stream:
+            opening = {"title": asked.title or None, "redelivery": receipt.redelivery, "ignored": ignored}
+            return responses.stream(receipt.turn_id, id_of(caller, key), last_event_id, opening)
+        view = await responses.settled(receipt.turn_id)
+        if not view.turn.status.ended:
+            answer.status_code = 202
+            answer.headers["Location"] = f"/api/responses/{view.turn.id}"
+        return responses.shape(caller, view).model_copy(update={"ignored": ignored})
+
+    @router.get("/api/responses/{responseId}", response_model=ResponseShape)
+    async def read_response(response_id: ResponseId, caller: MemberCaller) -> ResponseShape:
+        """How a response stands now."""
+        return responses.shape(caller, await responses.find(caller, response_id))
+
+    @router.get("/api/responses/{responseId}/stream", responses=_STREAM, response_class=EventStream)
+    async def follow_response(
+        response_id: ResponseId, caller: MemberCaller, last_event_id: LastEventId = None
+    ) -> Response:
+        """Follow a response from its beginning, or from the event behind `Last-Event-ID`."""
+        view = await responses.find(caller, response_id)
+        responses.look_for_room()
+        return responses.stream(response_id, id_of(caller, view.turn.conversation), last_event_id, {})
+
+    @router.delete("/api/responses/{responseId}", response_model=Stopped)
+    async def stop_response(response_id: ResponseId, caller: MemberCaller) -> Stopped:
+        """Stop a response at whatever it is doing; calls under way are cancelled, too."""
+        await responses.find(caller, response_id)
+        stopped = await parts.engine.stop(response_id, caller.author)
+        return Stopped(response_id=response_id, stopped=stopped)
+
+    @router.post(
+        "/api/responses/{responseId}/calls/{outputIndex}/{attempt}", response_model=ResponseShape, status_code=202
+    )
+    async def try_again(
+        response_id: ResponseId, output_index: OutputIndex, attempt: Attempted, caller: MemberCaller, answer: Response
+    ) -> ResponseShape:
+        """Go on from a call of which nobody knows whether it has happened. `check` lets the model find out; `again`
+        runs it once more, after a fresh signature, also one that came to nothing. That is a response of its own; asked
+        for twice, it is one.
+        """
+        view = await responses.find(caller, response_id)
+        if not is_own(caller, view.turn.conversation):
+            raise _no_such_response()
+        go_on = parts.engine.again if attempt is Attempted.AGAIN else parts.engine.check
+        receipt = await go_on(response_id, output_index, caller.author)
+        answer.headers["Location"] = f"/api/responses/{receipt.turn_id}"
+        return responses.shape(caller, await responses.find(caller, receipt.turn_id))
+
+    return router
+
+
+class _Responses:
+    """What the routes have in common."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+        self._following = parts.following
+        self._uploads = parts.uploads
+
+    def look_for_room(self) -> None:
+        """Raise Problem if this process has enough to follow."""
+        if self._following.is_full:
+            raise Problem(
+                503,
+                "too_many_streams",
+                "Too many responses are being followed.",
+                "try again in a moment",
+                headers={"Retry-After": "5"},
+            )
+
+    async def find(self, caller: Caller, turn_id: str) -> TurnView:
+        """A turn that the caller may see. Raises Problem."""
+        try:
+            view = await self._engine.view(turn_id)
+        except NotFound:
+            raise _no_such_response() from None
+        if not may_see(caller, view.turn.conversation):
+            raise _no_such_response()
+        return view
+
+    def shape(self, caller: Caller, view: TurnView) -> ResponseShape:
+        """A turn on the wire."""
+        who = self._parts.command_parts.administration.signed_by
+        return response_shape(view, id_of(caller, view.turn.conversation), who)
+
+    async def put(self, caller: Caller, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
+        """Put the question on disk, once. Raises Problem if its key names another one."""
+        question = read_question(asked.payload, self._uploads)
+        began = bool(await self._engine.recent(key, 1))
+        if asked.title.strip() and not began:
+            await self._parts.command_parts.archive.create(key, asked.title)
+        keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
+        receipt = await self._engine.receive(
+            InboundMessage(
+                keys, key, caller.author, question.text, question.attachments, () if began else question.context
+            )
+        )
+        if receipt.redelivery:
+            for attachment in question.attachments:
+                self._uploads.forget(attachment)
+            turn = (await self._engine.view(receipt.turn_id)).turn
+            if turn.question.text != question.text or turn.conversation != key:
+                raise Problem(
+                    409,
+                    "idempotency_key_reused",
+                    "Another question was asked under this Idempotency-Key.",
+                    "take a new key for a new question",
+                )
+        return receipt
+
+    def stream(
+        self, turn_id: str, conversation: str, last_event_id: str | None, opening: Mapping[str, Any]
+    ) -> Response:
+        """The events from there on; no content where there are none any more. Raises Problem for what is no id of an
+        event of this turn.
+        """
+        cursor = _cursor(turn_id, last_event_id)
+        if cursor.is_over:
+            return Response(status_code=204)
+        who = self._parts.command_parts.administration.signed_by
+        return EventStream(self._events(turn_id, Teller(conversation, who, cursor, opening)))
+
+    async def _events(self, turn_id: str, teller: Teller) -> AsyncGenerator[ServerEvent, None]:
+        try:
+            async with aclosing(self._following.views(turn_id, self._engine.view)) as views:
+                async for view in views:
+                    for event in teller.tell(view):
+                        yield ServerEvent(event.name, event.data, str(event.cursor))
+        except TooManyFollowers:
+            yield ServerEvent(
+                "error", {"code": "too_many_streams", "message": "Too many responses are being followed."}
+            )
+        except CountersignError as error:
+            # Without an id, and not the end: whoever comes again goes on where this broke off.
+            problem = of_error(error)
+            yield ServerEvent("error", {"code": problem.code, "message": problem.message})
+
+    async def settled(self, turn_id: str) -> TurnView:
+        """The turn once it has ended or waits for people, or as it stands when that takes too long."""
+        view = await self._engine.view(turn_id)
+        try:
+            async with (
+                asyncio.timeout(WAIT_SECONDS),
+                aclosing(self._following.views(turn_id, self._engine.view)) as views,
+            ):
+                async for view in views:
+                    if view.turn.status.ended or is_waiting(view):
+                        break
+        except (TimeoutError, TooManyFollowers):
+            return view
+        return view
+
+
+def _thread(idempotency_key: str | None) -> str:
+    """The id of a new conversation: the same for a question that is sent again."""
+    return sha256(idempotency_key.encode()).hexdigest()[:16] if idempotency_key is not None else ""
+
+
+def _cursor(turn_id: str, last_event_id: str | None) -> Cursor:
+    if not last_event_id:
+        return Cursor(turn_id)
+    try:
+        cursor = Cursor.parse(last_event_id)
+    except ValueError:
+        cursor = Cursor("")
+    if cursor.turn_id != turn_id:
+        raise Problem(
+            400,
+            "no_such_event",
+            "Last-Event-ID is no event of this response.",
+            "leave it out to begin at the beginning",
+        )
+    return cursor
+
+
+def _no_such_response() -> Problem:
+    return Problem(404, "not_found", "There is no such response.", "GET /api/conversations lists conversations")

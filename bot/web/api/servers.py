@@ -1,0 +1,122 @@
+"""MCP servers of all workspaces, or of the token's own: `/api/mcp/servers`, and what is about all of them together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+
+from bot.domain.servers import ServerStatus
+from bot.web.parts import WebParts
+from bot.web.servers.actions import server_action_routes
+from bot.web.servers.answers import ToolAnswer, Writer
+from bot.web.servers.manners import Manner
+from bot.web.servers.reviews import server_review_routes
+from bot.web.servers.routes import server_routes
+from bot.web.servers.services import AtHere, Services
+from bot.web.wire import Sent
+
+
+class FileDifference(Sent):
+    """How the operator's file is different from what the bot ran by."""
+
+    added: list[str]
+    changed: dict[str, str] = Field(description="By name, what is different; values are not shown.")
+    removed: list[str]
+    problems: list[str]
+    applied: bool
+
+
+class Instruction(Sent):
+    """What the model is told of one server."""
+
+    server_id: str
+    name: str
+    system_instruction: str
+    response_instruction: str
+    auto_context_tool: str
+
+
+class Instructions(Sent):
+    """What the model is told of all servers that are connected."""
+
+    instructions: str = Field(description="Every `systemInstruction`, as the model gets them.")
+    servers: list[Instruction]
+
+
+class OfferedTool(ToolAnswer):
+    """A tool, and whose it is."""
+
+    server_id: str
+
+
+class AllServers:
+    """What is about all servers together."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def tools(self, here: AtHere) -> list[OfferedTool]:
+        """What is known of the tools of every server that is not switched off."""
+        writer = Writer(self._services.parts, self._services.directory, Manner())
+        return [
+            OfferedTool(**writer.tool(tool, here.conversation).model_dump(by_alias=False), server_id=seen.name)
+            for seen in await self._services.directory.all(here.conversation)
+            if seen.status not in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+            for tool in self._services.directory.capabilities(seen).tools
+        ]
+
+    async def instructions(self, here: AtHere) -> Instructions:
+        """A server that cannot be used contributes nothing."""
+        told = [
+            Instruction(
+                server_id=seen.name,
+                name=seen.config.title or seen.name,
+                system_instruction=seen.config.system_instruction,
+                response_instruction=seen.config.response_instruction,
+                auto_context_tool=seen.config.auto_context_tool,
+            )
+            for seen in await self._services.directory.all(here.conversation)
+            if seen.status in (ServerStatus.CONNECTED, ServerStatus.IDLE)
+        ]
+        joined = "\n\n".join(each.system_instruction for each in told if each.system_instruction)
+        return Instructions(instructions=joined, servers=told)
+
+    async def reloaded(
+        self,
+        here: AtHere,
+        *,
+        dry_run: Annotated[bool, Query(alias="dryRun", description="Say what would change, change nothing.")] = False,
+    ) -> FileDifference:
+        """Servers and rules of the operator's file are those of its present text from now on."""
+        services = self._services
+        found = await (services.parts.administration.difference() if dry_run else services.keeping.reload(here.member))
+        return FileDifference(
+            added=list(found.added),
+            changed=dict(found.changed),
+            removed=list(found.removed),
+            problems=list(found.problems),
+            applied=not dry_run,
+        )
+
+
+def routes(parts: WebParts) -> APIRouter:
+    """Its routes."""
+    services = Services.of(parts.command_parts)
+    router = APIRouter(prefix="/api/mcp")
+    router.include_router(server_routes(services, services.globally), prefix="/servers")
+    router.include_router(server_action_routes(services, services.globally), prefix="/servers")
+    router.include_router(server_review_routes(services, services.globally), prefix="/servers")
+    together, everything = APIRouter(dependencies=[Depends(services.asked)]), AllServers(services)
+    together.get("/tools", name="list_tools", summary="Every tool that servers offer here", tags=["tools"])(
+        everything.tools
+    )
+    together.get(
+        "/instructions", name="list_instructions", summary="What the model is told of the servers", tags=["servers"]
+    )(everything.instructions)
+    together.post("/reload", name="reload_file", summary="Read the operator's file again", tags=["servers"])(
+        everything.reloaded
+    )
+    router.include_router(together)
+    return router

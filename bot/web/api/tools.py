@@ -1,0 +1,240 @@
+"""What servers offer, used by programs: a tool run, a resource read, a prompt written out.
+
+A tool is run as `/mcp run` does it: as a turn of its own, under the same policy and approval as the model's calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+from starlette.responses import JSONResponse
+
+from bot.domain.capabilities import Bytes, Piece, Text
+from bot.domain.messages import FilePart, ImagePart, KeptFile, TextPart, ToolResult
+from bot.domain.turns import ToolStep
+from bot.domain.views import ReadFile, TurnView
+from bot.ports import FrontDoor
+from bot.web.parts import WebParts
+from bot.web.servers.services import AtHere, Services
+from bot.web.wire import Sent, Taken
+
+WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
+_LOOKS = (0.05, 0.1, 0.2, 0.5)
+"""Seconds between looks at a turn, the last of them for good."""
+
+
+class Execution(Taken):
+    """A call."""
+
+    server_id: str = Field(description="The server's id, slug or name.")
+    tool_name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    wait_seconds: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = WAIT_SECONDS
+
+
+class Content(Sent):
+    """A part of what a tool gave back: `text`, `image` or `resource`."""
+
+    type: str
+    text: str | None = None
+    data: str | None = Field(default=None, description="Base64.")
+    mime_type: str | None = None
+    name: str | None = None
+
+
+class Executed(Sent):
+    """What a tool gave back, or why it gave nothing."""
+
+    content: list[Content]
+    is_error: bool
+    structured_content: Any = None
+    turn_id: str
+
+
+class Pending(Sent):
+    """The call is not over: it waits for a signature, or takes its time."""
+
+    status: str = Field(description="`approval_required` or `running`.")
+    turn_id: str
+    approval_request_id: str | None
+    revision: int | None = Field(description="Which arguments would be signed.")
+    approve: str | None = Field(description="Where it is signed.")
+    follow: str = Field(description="Where its end is told.")
+
+
+class ReadBody(Taken):
+    """A resource."""
+
+    server_id: str
+    uri: str
+
+
+class PieceAnswer(Sent):
+    """Something that a server gave out."""
+
+    uri: str
+    mime_type: str
+    text: str | None = None
+    size: int | None = Field(default=None, description="Bytes, of what is no text.")
+
+
+class ReadAnswer(Sent):
+    """What a resource says."""
+
+    contents: list[PieceAnswer]
+
+
+class PromptBody(Taken):
+    """A prompt and what it takes."""
+
+    server_id: str
+    name: str
+    arguments: dict[str, str] = Field(default_factory=dict)
+
+
+class PromptMessage(Sent):
+    """One message of a prompt."""
+
+    role: str
+    content: Content
+
+
+class PromptAnswer(Sent):
+    """A prompt, written out."""
+
+    messages: list[PromptMessage]
+
+
+class ToolRoutes:
+    """The routes, over the services of `/mcp`."""
+
+    def __init__(self, services: Services, engine: FrontDoor) -> None:
+        self._calls = services.calls
+        self._servers = services.parts.servers
+        self._directory = services.directory
+        self._engine = engine
+
+    async def executed(self, body: Execution, here: AtHere) -> Executed | JSONResponse:
+        """Run a tool. Answers with what it gave back; with 202 if it needs a signature first or takes longer than
+        `waitSeconds`: it goes on then, and can be followed.
+        """
+        seen = await self._calls.found(body.server_id, here.conversation)
+        tool = self._calls.tool(seen, body.tool_name)
+        # A conversation of its own: a call that waits for a signature keeps no other one waiting.
+        where = replace(here.conversation, thread=secrets.token_hex(8))
+        message = self._calls.call(tool, body.arguments, where, here.author)
+        turn_id = (await self._engine.receive(message)).turn_id
+        answer = await outcome(await watched(self._engine, turn_id, body.wait_seconds))
+        if isinstance(answer, Pending):
+            return JSONResponse(answer.model_dump(mode="json"), 202, {"Location": answer.follow})
+        return answer
+
+    async def read(self, body: ReadBody, here: AtHere) -> ReadAnswer:
+        """Read a resource."""
+        seen = await self._directory.find(body.server_id, here.conversation)
+        return ReadAnswer(contents=[_piece(each) for each in await self._servers.read(seen.id, body.uri)])
+
+    async def written(self, body: PromptBody, here: AtHere) -> PromptAnswer:
+        """Have a prompt written out."""
+        seen = await self._calls.found(body.server_id, here.conversation)
+        return PromptAnswer(messages=_messages(await self._calls.written(seen, body.name, body.arguments)))
+
+
+def routes(parts: WebParts) -> APIRouter:
+    """Its routes."""
+    services = Services.of(parts.command_parts)
+    router = APIRouter(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
+    tools = ToolRoutes(services, parts.engine)
+    later: dict[int | str, dict[str, Any]] = {
+        202: {"model": Pending, "description": "It waits for a signature, or takes its time."}
+    }
+    router.post("/tools/execute", name="execute_tool", summary="Run a tool", response_model=Executed, responses=later)(
+        tools.executed
+    )
+    router.post("/resources/read", name="read_resource", summary="Read a resource")(tools.read)
+    router.post("/prompts/get", name="get_prompt", summary="Have a prompt written out")(tools.written)
+    return router
+
+
+async def watched(engine: FrontDoor, turn_id: str, seconds: float) -> TurnView:
+    """The turn once it has ended or waits for a signature, or as it is after `seconds`."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    looks = iter(_LOOKS)
+    while True:
+        view = await engine.view(turn_id)
+        left = until - loop.time()
+        if view.turn.status.ended or view.awaiting or left <= 0:
+            return view
+        await asyncio.sleep(min(next(looks, _LOOKS[-1]), left))
+
+
+async def outcome(view: TurnView) -> Executed | Pending:
+    """What has become of a call by hand."""
+    turn = view.turn
+    waiting = next((step.approval for step in view.awaiting if step.approval is not None), None)
+    if not turn.status.ended:
+        return Pending(
+            status="approval_required" if waiting else "running",
+            turn_id=turn.id,
+            approval_request_id=waiting.id if waiting else None,
+            revision=waiting.revision if waiting else None,
+            approve=f"/api/responses/approval/{waiting.id}" if waiting else None,
+            follow=f"/api/responses/{turn.id}",
+        )
+    step = next((step for step in reversed(view.steps) if isinstance(step, ToolStep)), None)
+    result = step.result if step is not None else None
+    if result is None:
+        failure = turn.failure or "The call was not run."
+        return Executed(content=[Content(type="text", text=failure)], is_error=True, turn_id=turn.id)
+    return Executed(
+        content=await _contents(result, view.read),
+        is_error=result.is_error,
+        structured_content=result.structured,
+        turn_id=turn.id,
+    )
+
+
+async def _contents(result: ToolResult, read: ReadFile | None) -> list[Content]:
+    found = []
+    for part in result.parts:
+        match part:
+            case TextPart(text):
+                found.append(Content(type="text", text=text))
+            case ImagePart(data, mime_type, name):
+                found.append(Content(type="image", data=_base64(data), mime_type=mime_type, name=name or None))
+            case FilePart(data, mime_type, name):
+                found.append(Content(type="resource", data=_base64(data), mime_type=mime_type, name=name))
+            case KeptFile(file_id, mime_type, name):
+                kind = "image" if part.is_image else "resource"
+                encoded = _base64(await read(file_id)) if read is not None and file_id else None
+                found.append(Content(type=kind, data=encoded, mime_type=mime_type, name=name or None))
+    return found
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _piece(piece: Piece) -> PieceAnswer:
+    match piece:
+        case Text(heading, text, mime_type):
+            return PieceAnswer(uri=heading, mime_type=mime_type or "text/plain", text=text)
+        case Bytes(heading, mime_type, size):
+            return PieceAnswer(uri=heading, mime_type=mime_type or "application/octet-stream", size=size)
+
+
+def _messages(pieces: Sequence[Piece]) -> list[PromptMessage]:
+    return [
+        PromptMessage(role=piece.heading, content=Content(type="text", text=piece.text))
+        if isinstance(piece, Text)
+        else PromptMessage(role=piece.heading, content=Content(type="resource", mime_type=piece.mime_type))
+        for piece in pieces
+    ]

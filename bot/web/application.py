@@ -1,0 +1,86 @@
+"""The application: what is mounted where, and what stands around it.
+
+Called by the composition root, which brings the parts. Routes of the API are in `bot.web.api`, one module a subject.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Sequence
+
+from fastapi import APIRouter, FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Mount, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import bot.web.api
+from bot.stores import TokenStore
+from bot.web.attempts import Attempts
+from bot.web.authentication import Gate
+from bot.web.documentation import documentation_routes
+from bot.web.health import alive_route
+from bot.web.hooks import Hook, hook_route
+from bot.web.intake import LARGEST_BODY, READING_SECONDS, Intake
+from bot.web.parts import WebParts
+from bot.web.problems import answer_status
+from bot.web.requests import Requests
+from bot.web.routes import NamedRoutes, api_routes
+
+Page = BaseRoute
+"""An address that takes no token, for `application`."""
+
+
+def application(hooks: Sequence[Hook] = (), *, api: ASGIApp | None = None, pages: Sequence[Page] = ()) -> Requests:
+    """Everything that is served: `/healthz`, hooks that platforms call, `pages` that need no token, and the API for
+    all other addresses.
+    """
+    routes: list[BaseRoute] = [alive_route(), *map(hook_route, hooks), *pages]
+    if api is not None:
+        routes.append(Mount("", api))
+    return Requests(_Plain(Router(routes, redirect_slashes=False)))
+
+
+def api_application(parts: WebParts, *, attempts: Attempts | None = None) -> ASGIApp:
+    """The API behind its gate."""
+    return guarded(api_routes(mounted(parts)), parts.tokens, parts.admin_token, attempts or Attempts())
+
+
+def guarded(
+    routes: FastAPI,
+    tokens: TokenStore,
+    admin_token: str,
+    attempts: Attempts,
+    *,
+    largest: int = LARGEST_BODY,
+    seconds: float = READING_SECONDS,
+) -> ASGIApp:
+    """Routes with everything before them: the gate, then what reads the body, of `largest` bytes and in `seconds`."""
+    return Gate(Intake(NamedRoutes(routes), largest, seconds), tokens, admin_token, attempts)
+
+
+def documentation(parts: WebParts) -> list[Page]:
+    """`/openapi.json` and `/docs`, which take no token: pages for `application`."""
+    return documentation_routes(api_routes(mounted(parts)))
+
+
+def mounted(parts: WebParts) -> Iterator[APIRouter]:
+    """The routers of every module in `bot.web.api`, in the order of their names."""
+    for module in pkgutil.iter_modules(bot.web.api.__path__):
+        yield importlib.import_module(f"{bot.web.api.__name__}.{module.name}").routes(parts)
+
+
+class _Plain:
+    """Answers in the API's shape what no route takes, for routes that stand beside the API."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        scope["app"] = self._router
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await (await answer_status(request, error))(scope, receive, send)

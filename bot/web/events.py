@@ -1,0 +1,101 @@
+"""Streams of events as the browser's EventSource reads them (HTML, "Server-sent events").
+
+Called by the routes that stream. A comment now and then keeps proxies from ending a quiet stream; whoever goes away or
+is cut off ends the source of the events, too. Knows no event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import StreamingResponse
+from starlette.types import Send
+
+HEARTBEAT_SECONDS = 15.0
+RETRY_MILLISECONDS = 2_000
+"""When a client that was cut off should come again."""
+_LINE_BREAKS = {ord(each): f"\\u{ord(each):04x}" for each in "\x7f\x85\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event; `id` is what comes back as `Last-Event-ID`, empty for none."""
+
+    name: str
+    data: Mapping[str, Any]
+    id: str = ""
+
+    def encoded(self) -> bytes:
+        """The event in the format of the stream. Its JSON is one line, also for programs that take more than the format
+        does for the end of one.
+        """
+        data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).translate(_LINE_BREAKS)
+        lines = [f"id: {self.id}"] if self.id else []
+        lines += [f"event: {self.name}", f"data: {data}"]
+        # A tool may have returned half a surrogate pair.
+        return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
+
+
+def stream_described(*names: str) -> dict[int | str, dict[str, Any]]:
+    """A stream of these events, for the description of the API."""
+    fields = {
+        "event": {"type": "string", "enum": list(names)},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+        "id": {"type": "string"},
+    }
+    schema = {"type": "object", "properties": fields, "required": ["event", "data"]}
+    return {200: {"content": {"text/event-stream": {"schema": schema}}, "description": "A stream of events."}}
+
+
+class EventStream(StreamingResponse):
+    """An answer that goes on until its events end. Closes their source, however it ends itself."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        events: AsyncGenerator[ServerEvent, None],
+        heartbeat: float = HEARTBEAT_SECONDS,
+        # FastAPI reads the status for its document off this.
+        status_code: int = 200,
+    ) -> None:
+        self._pieces = _pieces(events, heartbeat)
+        super().__init__(self._pieces, status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    async def stream_response(self, send: Send) -> None:
+        """Send until there is nothing more to be sent."""
+        async with aclosing(self._pieces):
+            await super().stream_response(send)
+
+
+async def _pieces(events: AsyncGenerator[ServerEvent, None], heartbeat: float) -> AsyncGenerator[bytes, None]:
+    async with aclosing(events):
+        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+        coming: asyncio.Task[ServerEvent | None] | None = None
+        try:
+            while True:
+                coming = coming or asyncio.create_task(_next(events), name="next event")
+                done, _ = await asyncio.wait({coming}, timeout=heartbeat)
+                if not done:
+                    yield b": still here\n\n"
+                    continue
+                event, coming = coming.result(), None
+                if event is None:
+                    return
+                yield event.encoded()
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.wait({coming})
+
+
+async def _next(events: AsyncIterator[ServerEvent]) -> ServerEvent | None:
+    """The next event, None after the last."""
+    async for event in events:
+        return event
+    return None

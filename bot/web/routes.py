@@ -1,0 +1,131 @@
+"""The routes of the API as one application of the framework: what each may answer, what it is called, and what is said
+where none takes a request. Called by `bot.web.application`; knows no subject.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+from starlette.types import Receive, Scope, Send
+
+from bot import __version__
+from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status
+
+_ERRORS: Mapping[int | str, str] = {
+    401: "No token, or none that is good.",
+    403: "The token's role or workspace is another.",
+    404: "It does not exist, or not for this token.",
+    409: "It is not what it was, or the name is taken.",
+    422: "Some fields cannot be used.",
+    503: "The database is away for now.",
+    "4XX": "The request cannot be taken: its body, its method, or too many failures before it.",
+    "5XX": "It could not be done.",
+}
+"""What every route may answer beside its own."""
+_ERROR = {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}
+_JSON = "application/json"
+
+
+def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
+    """The routes alone, with what they say when something is wrong."""
+    app = _Described(
+        title="Countersign",
+        version=__version__,
+        summary="An assistant that works through MCP servers and acts only on the right person's signature.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        responses={status: {"model": ErrorAnswer, "description": said} for status, said in _ERRORS.items()},
+        generate_unique_id_function=_operation,
+    )
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    for router in routers:
+        app.include_router(router)
+    app.add_exception_handler(HTTPException, _refusing([*_addresses(app).values()]))
+    return app
+
+
+def _operation(route: APIRoute) -> str:
+    """The id by which generated clients know a route: it stays while its subject and its function keep their names."""
+    return "_".join((*map(str, route.tags[:1]), route.name))
+
+
+class _Described(FastAPI):
+    """Says of every error that it is JSON: by itself it would have the type of the answer, which may be a stream."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document, made once."""
+        document = super().openapi()
+        answers = (
+            answer
+            for operations in document["paths"].values()
+            for operation in operations.values()
+            for answer in operation["responses"].values()
+        )
+        for answer in answers:
+            for kind, content in list(answer.get("content", {}).items()):
+                if content.get("schema") == _ERROR and kind != _JSON:
+                    answer["content"] = {_JSON: content}
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """A route as callers write it: what a router in a router has for a path is only its own."""
+
+    path: str
+    pattern: re.Pattern[str]
+    methods: frozenset[str]
+
+
+def _addresses(app: FastAPI) -> Mapping[int, _Address]:
+    """Every route's, by the identity of the route."""
+    return {
+        id(each.original_route): _Address(each.path, compile_path(each.path)[0], frozenset(each.methods or ()))
+        for each in iter_route_contexts(app.routes)
+        if each.path is not None
+    }
+
+
+class NamedRoutes:
+    """The routes, noting in a request's state which of them took it, as it is written."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._addresses = _addresses(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            found = self._addresses.get(id(scope.get("route")))
+            scope["state"]["route"] = found.path if found is not None else None
+
+
+def _refusing(addresses: Sequence[_Address]) -> Handler:
+    """Answers what the framework refuses. An address may have several routes, and `Allow` names the methods of all."""
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code != 405:
+            return await answer_status(request, error)
+        methods = {"OPTIONS"}.union(*(each.methods for each in addresses if each.pattern.match(request.url.path)))
+        methods |= {"HEAD"} if "GET" in methods else set()
+        allowed = {"Allow": ", ".join(sorted(methods))}
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=allowed)
+        return await answer_status(request, HTTPException(405, headers=allowed))
+
+    return refuse

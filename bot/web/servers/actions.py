@@ -1,0 +1,203 @@
+"""What can be done with a server: connect, disconnect, verify, sync; what it offers; and how it stands, as it changes.
+
+The same routes serve every workspace and one alone, as in `bot.web.servers.routes`.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field
+
+from bot.commands.directory import Seen
+from bot.domain.checks import Check, Finding
+from bot.domain.servers import ServerStatus, Standing
+from bot.web.events import EventStream
+from bot.web.problems import Problem
+from bot.web.servers.answers import CapabilitiesAnswer, Writer
+from bot.web.servers.manners import AskedManner, Manner, Moment
+from bot.web.servers.services import AtHere, FindHere, Services
+from bot.web.servers.watching import watched
+from bot.web.wire import Sent
+
+_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+_WATCHED = (
+    "Events `status_update` (at once), `connection_change`, `capabilities_synced` and `server_removed`, each with the "
+    "server as in the list; comments while nothing happens."
+)
+
+
+class ConnectionAnswer(Sent):
+    """How a server stands after it was to be connected to, or left alone."""
+
+    connected: bool
+    status: str
+    last_error: str | None
+
+
+class CheckAnswer(Sent):
+    """One look."""
+
+    name: str
+    finding: str = Field(description="`ok`, `warning`, `failed` or `skipped`.")
+    detail: str
+    fix: str
+    seconds: float | None
+
+
+class VerifyAnswer(Sent):
+    """Whether a server can be used."""
+
+    ok: bool
+    status: str
+    latency_ms: int | None = Field(description="How long all looks took together.")
+    era: str | None = Field(description="The version of the protocol that was agreed on.")
+    error: str | None
+    fix: str | None
+    checks: list[CheckAnswer] = Field(description="Every look, with `deep=true`; else those that found something.")
+
+
+class SyncAnswer(Sent):
+    """What a server offers now, in numbers, and which of its tools are different from before."""
+
+    sync_status: str
+    last_synced_at: Moment
+    tool_count: int
+    resource_count: int
+    prompt_count: int
+    new: list[str]
+    changed: list[str]
+    gone: list[str]
+
+
+class ServerActions:
+    """The routes, over the services of `/mcp`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._servers = services.parts.servers
+        self._directory = services.directory
+
+    async def connected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectionAnswer:
+        """Connect, or find that it is connected. One that was disconnected connects by itself again from now on."""
+        seen = await self._directory.find(ref, here.conversation)
+        if not await self._services.keeping.let_connect(seen, here.member):
+            raise _switched_off(seen)
+        state = await self._servers.connect(seen.id)
+        return ConnectionAnswer(
+            connected=state.status is ServerStatus.CONNECTED,
+            status=manner.status(state.status),
+            last_error=state.problem or None,
+        )
+
+    async def disconnected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectionAnswer:
+        """Close the connection; it stays closed until somebody asks for it."""
+        seen = await self._directory.find(ref, here.conversation)
+        record = self._directory.record_of(seen, here.member)
+        if record.standing is Standing.ON:
+            await self._services.keeping.stand(record, Standing.DISCONNECTED, here.author)
+        present = await self._directory.find(seen.id, here.conversation)
+        return ConnectionAnswer(connected=False, status=manner.status(present.status), last_error=None)
+
+    async def verified(
+        self,
+        ref: str,
+        manner: AskedManner,
+        here: AtHere,
+        *,
+        deep: Annotated[bool, Query(description="Say of every look what it found.")] = False,
+    ) -> VerifyAnswer:
+        """Look at everything from its address to its tools, and connect if nothing is wrong."""
+        seen = await self._directory.find(ref, here.conversation)
+        if seen.status in _OFF:
+            raise _switched_off(seen)
+        async with aclosing(self._servers.examine(seen.id)) as looks:
+            checks = [check async for check in looks]
+        if not any(check.finding is Finding.BROKEN for check in checks):
+            await self._servers.connect(seen.id)
+        return _verified(await self._directory.find(seen.id, here.conversation), checks, manner, deep=deep)
+
+    async def synced(self, ref: str, manner: AskedManner, here: AtHere) -> SyncAnswer:
+        """Ask for tools, resources and prompts, and keep what comes."""
+        seen = await self._directory.find(ref, here.conversation)
+        if seen.status in _OFF:
+            raise _switched_off(seen)
+        fetched = await self._services.keeping.fetch(seen)
+        present, known = await self._directory.find(seen.id, here.conversation), fetched.capabilities
+        return SyncAnswer(
+            sync_status=present.sync.name,
+            last_synced_at=manner.moment(present.state.synced_at if present.state else None),
+            tool_count=len(known.tools),
+            resource_count=len(known.resources) + len(known.templates),
+            prompt_count=len(known.prompts),
+            new=list(fetched.new),
+            changed=list(fetched.changed),
+            gone=list(fetched.gone),
+        )
+
+    async def offered(self, ref: str, manner: AskedManner, here: AtHere) -> CapabilitiesAnswer:
+        """Tools, resources and prompts as they are known; a server that was never asked is asked now."""
+        seen = await self._services.calls.found(ref, here.conversation)
+        present = await self._directory.find(seen.id, here.conversation)
+        return self._writer(manner).capabilities(present, here.conversation)
+
+    async def watched(self, ref: str, manner: AskedManner, here: AtHere) -> EventStream:
+        """Server-sent events, as long as somebody listens."""
+        seen = await self._directory.find(ref, here.conversation)
+        events = watched(self._servers, self._directory, seen, here.conversation, self._writer(manner))
+        return EventStream(events)
+
+    def _writer(self, manner: Manner) -> Writer:
+        return Writer(self._services.parts, self._directory, manner)
+
+
+def server_action_routes(services: Services, find_here: FindHere, *, named: str = "") -> APIRouter:
+    """The routes. `named` begins their names."""
+    router = APIRouter(prefix="/{ref}", tags=["servers"], dependencies=[Depends(find_here)])
+    actions = ServerActions(services)
+    posts = (
+        ("connect", "Connect to a server now", actions.connected),
+        ("disconnect", "Leave a server alone until it is connected again", actions.disconnected),
+        ("verify", "Whether a server can be used", actions.verified),
+        ("sync", "Ask a server for everything it offers", actions.synced),
+    )
+    for verb, summary, action in posts:
+        router.post(f"/{verb}", name=f"{named}{verb}_server", summary=summary)(action)
+    router.get("/capabilities", name=f"{named}show_capabilities", summary="What a server offers")(actions.offered)
+    router.get(
+        "/status/stream",
+        name=f"{named}watch_server",
+        summary="How a server stands, as it changes",
+        response_class=EventStream,
+        responses={200: {"content": {EventStream.media_type: {"schema": {"type": "string"}}}, "description": _WATCHED}},
+    )(actions.watched)
+    return router
+
+
+def _verified(seen: Seen, checks: list[Check], manner: Manner, *, deep: bool) -> VerifyAnswer:
+    broken = next((check for check in checks if check.finding is Finding.BROKEN), None)
+    times = [check.seconds for check in checks if check.seconds is not None]
+    problem = "" if seen.status is ServerStatus.CONNECTED else seen.problem or "It is not connected."
+    return VerifyAnswer(
+        ok=broken is None and not problem,
+        status=manner.status(seen.status),
+        latency_ms=round(1000 * sum(times)) if times else None,
+        era=(seen.state.protocol if seen.state else "") or None,
+        error=broken.detail if broken else problem or None,
+        fix=(broken.fix if broken else "") or None,
+        checks=[
+            CheckAnswer(
+                name=each.name, finding=each.finding.value, detail=each.detail, fix=each.fix, seconds=each.seconds
+            )
+            for each in checks
+            if deep or each.finding in (Finding.BROKEN, Finding.DOUBTFUL)
+        ],
+    )
+
+
+def _switched_off(seen: Seen) -> Problem:
+    if seen.status is ServerStatus.DISABLED:
+        return Problem(409, "disabled", "It is disabled: nobody may use it.", 'enable it: PUT {"enabled": true}')
+    return Problem(409, "disconnected", "It is disconnected: there is nobody to ask.", "connect it: POST …/connect")

@@ -1,0 +1,230 @@
+"""A server as programs describe it, and how that becomes the fields that `/mcp add` and `/mcp edit` take.
+
+What a field may hold is for `bot.commands.definitions` to say: here is only how it is called over HTTP. A secret is
+taken as itself, to be kept encrypted, or as a reference `env:NAME` or `file:/path`; `***` leaves the one that is kept
+(C18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import AliasChoices, Field, SecretStr
+
+from bot.commands.definitions import KEEP, NO, YES
+from bot.domain.secrets import SecretReference
+from bot.domain.servers import AuthenticationKind
+from bot.web.wire import Taken
+
+_REFERENCES = ("env:", "file:")
+MISSING_SECRET = "It is missing: the secret itself, or env:NAME or file:/path, where it is."  # noqa: S105 - a sentence
+AUTH_OF = {
+    "apiKey": AuthenticationKind.API_KEY,
+    "config.headerValue": AuthenticationKind.HEADER,
+    "config.password": AuthenticationKind.BASIC,
+}
+"""The field that holds the secret, and how a server signs in that has it."""
+
+
+class ConfigBody(Taken):
+    """What depends on how a server is reached and how the bot signs in there."""
+
+    url: str | None = None
+    headers: dict[str, SecretStr] | None = Field(default=None, description="Further headers; their values are secrets.")
+    header_name: str | None = Field(
+        default=None,
+        description="The header that carries the secret.",
+        validation_alias=AliasChoices("headerName", "apiKeyHeader"),
+    )
+    header_value: SecretStr | None = Field(default=None, description="For `header`: sent as it is.")
+    username: str | None = None
+    password: SecretStr | None = Field(default=None, description="For `basic`.")
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, SecretStr] | None = None
+    cwd: str | None = None
+
+
+class ServerBody(Taken):
+    """A server. To change one, only what is different needs to be there."""
+
+    name: str | None = Field(default=None, description="What people call it.")
+    server_id: str | None = Field(default=None, description="Its slug, which its tools' names begin with.")
+    description: str | None = None
+    url: str | None = Field(default=None, validation_alias=AliasChoices("url", "baseUrl"))
+    transport_type: str | None = Field(
+        default=None,
+        description="`STREAMABLE_HTTP` (or `HTTP`), `SSE`, `AUTO`, `JSONRPC_HTTP` or `STDIO`.",
+        validation_alias=AliasChoices("transportType", "transport"),
+    )
+    auth_type: str | None = Field(default=None, description="`none`, `header`, `basic` or `api_key`.")
+    api_key: SecretStr | None = Field(
+        default=None, description="For `api_key`: sent as a bearer's token, or as it is in `config.headerName`."
+    )
+    config: ConfigBody | None = None
+    auto_connect: bool | None = None
+    enabled: bool | None = None
+    trusted: bool | None = Field(default=None, description="Whether its word counts on which tools only read.")
+    policy: str | None = Field(
+        default=None, description="For a new one: what holds for its tools from the first moment."
+    )
+    system_instruction: str | None = Field(
+        default=None, validation_alias=AliasChoices("systemInstruction", "system_instruction")
+    )
+    response_instruction: str | None = Field(
+        default=None, validation_alias=AliasChoices("responseInstruction", "response_instruction")
+    )
+    auto_context_tool: str | None = Field(
+        default=None, validation_alias=AliasChoices("autoContextTool", "auto_context_tool")
+    )
+    connect_timeout: float | None = Field(default=None, description="Seconds.")
+    list_timeout: float | None = Field(default=None, description="Seconds.")
+    tool_timeout: float | None = Field(default=None, description="Seconds.")
+    tool_timeout_max: float | None = Field(default=None, description="Seconds, while it tells of progress.")
+    tool_timeouts: dict[str, float] | None = Field(default=None, description="Seconds of single tools, by name.")
+    version: int | None = Field(default=None, ge=0, description="Nothing is done if it has another by now.")
+
+
+@dataclass(slots=True)
+class Given:
+    """A description, read. `called` says what a field of a definition is called in it, for what is wrong with it."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    hidden: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    errors: dict[str, str] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
+
+    def wrong(self, errors: Mapping[str, str]) -> dict[str, str]:
+        """What is wrong, by the names that the description has for it."""
+        found = dict(self.errors)
+        for name, error in errors.items():
+            said = MISSING_SECRET if name == "secret" and error.startswith("Its secret is missing.") else error
+            found.setdefault(self.called.get(name, _CALLED.get(name, name)), said)
+        return found
+
+
+_CALLED = {
+    "title": "name",
+    "transport": "transportType",
+    "auth": "authType",
+    "auth_header": "config.headerName",
+    "username": "config.username",
+    "headers": "config.headers",
+    "env": "config.env",
+    "command": "config.command",
+    "cwd": "config.cwd",
+    "secret": "apiKey",
+    "hidden": "apiKey",
+    "system_instruction": "systemInstruction",
+    "response_instruction": "responseInstruction",
+    "auto_context_tool": "autoContextTool",
+    "connect_timeout": "connectTimeout",
+    "list_timeout": "listTimeout",
+    "tool_timeout": "toolTimeout",
+    "tool_timeout_max": "toolTimeoutMax",
+    "tool_timeouts": "toolTimeouts",
+    "auto_connect": "autoConnect",
+}
+_SECRET_FIELD = {
+    "header": "config.headerValue",
+    "basic": "config.password",
+}
+
+
+def given(body: ServerBody) -> Given:
+    """Read a description."""
+    read = Given()
+    config = body.config or ConfigBody()
+    url = body.url if body.url is not None else config.url
+    plain: Mapping[str, object] = {
+        "title": body.name,
+        "description": body.description,
+        "url": url,
+        "transport": body.transport_type,
+        "auth": body.auth_type,
+        "auth_header": config.header_name,
+        "username": config.username,
+        "cwd": config.cwd,
+        "auto_connect": body.auto_connect,
+        "trusted": body.trusted,
+        "system_instruction": body.system_instruction,
+        "response_instruction": body.response_instruction,
+        "auto_context_tool": body.auto_context_tool,
+        "connect_timeout": body.connect_timeout,
+        "list_timeout": body.list_timeout,
+        "tool_timeout": body.tool_timeout,
+        "tool_timeout_max": body.tool_timeout_max,
+        "tool_timeouts": None
+        if body.tool_timeouts is None
+        else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
+    }
+    read.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
+    if body.url is None and config.url is not None:
+        read.called["url"] = "config.url"
+    if body.name is None:
+        read.called["name"] = "serverId"
+    if config.command is not None:
+        read.argv = (config.command, *(config.args or ()))
+        read.fields.setdefault("transport", "stdio")
+    elif config.args:
+        read.errors["config.args"] = "These are arguments of a program: config.command is missing."
+    _read_secret(read, body, config)
+    for name, prefix, values in (("headers", "header:", config.headers), ("env", "env:", config.env)):
+        if values is not None:
+            read.fields[name] = "\n".join(_lines(read, prefix, values))
+    return read
+
+
+def _read_secret(read: Given, body: ServerBody, config: ConfigBody) -> None:
+    sent = {"apiKey": body.api_key, "config.headerValue": config.header_value, "config.password": config.password}
+    values = {name: value.get_secret_value() for name, value in sent.items() if value is not None}
+    kind = read.fields.get("auth", "").lower()
+    name = _SECRET_FIELD.get(kind, "apiKey") if kind else next(iter(values), "apiKey")
+    for other in values.keys() - {name}:
+        read.errors[other] = f"It goes with authType {AUTH_OF[other].value}."
+    read.called |= {"secret": name, "hidden": name}
+    if name not in values:
+        return
+    if not values[name]:
+        # Taken away: it signs in no more, unless the same request says how.
+        read.fields.setdefault("auth", AuthenticationKind.NONE.value)
+        return
+    read.fields.setdefault("auth", AUTH_OF[name].value)
+    if values[name].startswith(_REFERENCES):
+        read.fields["secret"] = values[name]
+    elif values[name] != KEEP:
+        read.hidden = values[name]
+
+
+def _lines(read: Given, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
+    """Secrets by name as the lines of a definition; those that were given themselves are kept beside."""
+    for name, secret in values.items():
+        value = secret.get_secret_value()
+        if "=" in name or name != name.strip() or not name.isprintable():
+            read.errors["config.headers" if prefix == "header:" else "config.env"] = "One of the names cannot be used."
+        elif value == KEEP or _is_reference(value):
+            yield f"{name}={value}"
+        else:
+            read.values[f"{prefix}{name}"] = value
+            yield f"{name}={KEEP}"
+
+
+def _is_reference(text: str) -> bool:
+    try:
+        SecretReference.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return YES if value else NO
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

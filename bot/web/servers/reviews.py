@@ -1,0 +1,103 @@
+"""Tools that wait for a review by HTTP: what is different, and approving it, as `/mcp review` does."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from bot.commands.tool_reviewing import Waiting
+from bot.domain.pins import all_of
+from bot.web.problems import Problem
+from bot.web.servers.manners import AskedManner, Manner, Moment
+from bot.web.servers.services import AtHere, FindHere, Services
+from bot.web.wire import Sent, Taken
+
+
+class Difference(Sent):
+    """A part of a definition that is not what was pinned; null where there is none before or after."""
+
+    part: str
+    before: str | None
+    after: str | None
+
+
+class WaitingTool(Sent):
+    """A tool whose definition nobody answers for."""
+
+    name: str
+    review: str = Field(description="`new`, `changed` or `flagged`.")
+    flags: list[str] = Field(description="What to look at, in a few words each.")
+    differences: list[Difference]
+    definition: str = Field(description="Its digest: approving names what was looked at.")
+    pinned_by: str | None
+    pinned_at: Moment
+
+
+class ReviewAnswer(Sent):
+    """Everything of a server that waits."""
+
+    server_id: str
+    tools: list[WaitingTool]
+    definition: str | None = Field(description="The digest of all of them together; null if nothing waits.")
+
+
+class ApprovalBody(Taken):
+    """Which definitions are approved."""
+
+    definition: str = Field(description="The digest of what was looked at: of `tool`, or of everything that waits.")
+    tool: str = Field(default="", description="One tool alone, by the server's own name for it.")
+
+
+class Approved(Sent):
+    """What is offered from now on."""
+
+    approved: list[str]
+
+
+class ReviewRoutes:
+    """The routes, over the services of `/mcp review`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def shown(self, ref: str, manner: AskedManner, here: AtHere) -> ReviewAnswer:
+        """What waits, and what is different from what was pinned."""
+        seen = await self._services.calls.found(ref, here.conversation)
+        waiting = await self._services.reviewing.waiting(seen.id)
+        return ReviewAnswer(
+            server_id=seen.name,
+            tools=[_waiting(each, manner) for each in waiting],
+            definition=all_of(each.tool for each in waiting) if waiting else None,
+        )
+
+    async def approved(self, ref: str, body: ApprovalBody, here: AtHere) -> Approved:
+        """Let tools be offered as they were looked at."""
+        seen = await self._services.directory.find(ref, here.conversation)
+        found = await self._services.reviewing.approve(seen, body.tool, body.definition, here.member)
+        if not found:
+            raise Problem(
+                409, "conflict", "What waits is not what was looked at any more. Nothing was approved.", "look again"
+            )
+        return Approved(approved=[each.tool.original_name for each in found])
+
+
+def server_review_routes(services: Services, find_here: FindHere, *, named: str = "") -> APIRouter:
+    """The routes. `named` begins their names."""
+    router = APIRouter(prefix="/{ref}/review", tags=["servers"], dependencies=[Depends(find_here)])
+    reviews = ReviewRoutes(services)
+    router.get("", name=f"{named}show_review", summary="Tools that wait for a review")(reviews.shown)
+    router.post("", name=f"{named}approve_tools", summary="Approve tools as they were shown")(reviews.approved)
+    return router
+
+
+def _waiting(waiting: Waiting, manner: Manner) -> WaitingTool:
+    pin = waiting.pin
+    return WaitingTool(
+        name=waiting.tool.original_name,
+        review=waiting.review.value,
+        flags=list(waiting.tool.flags),
+        differences=[Difference(part=each.part, before=each.before, after=each.after) for each in waiting.alterations],
+        definition=waiting.tool.definition,
+        pinned_by=pin.pinned_by if pin else None,
+        pinned_at=manner.moment(pin.pinned_at if pin else None),
+    )

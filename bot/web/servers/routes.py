@@ -1,0 +1,232 @@
+"""Servers: listed, added, read, changed and removed. The same routes serve every workspace and one alone.
+
+Called by `bot.web.api.servers` and `bot.web.api.workspaces`, which say where the paths begin and where they act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from bot.commands.definitions import Drafted, is_slug
+from bot.commands.directory import Seen, taken
+from bot.commands.phrases import POLICY_CHOICES, policy_meant
+from bot.commands.server_drafting import Wish
+from bot.commands.server_keeping import Faulty, Overtaken
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.servers import ServerRecord, Standing
+from bot.web.problems import Problem
+from bot.web.servers.answers import ServerAnswer, ServerDetails, Writer, wanted_standing
+from bot.web.servers.bodies import Given, ServerBody, given
+from bot.web.servers.manners import AskedManner, Manner
+from bot.web.servers.services import AtHere, FindHere, Here, Services
+from bot.web.servers.versions import IfMatch, check, overtaken, tag
+
+CONNECTING_SECONDS = 45.0
+"""How long an answer waits for a server to be connected to (checklist 289); it goes on after that."""
+_INVALID = "Some fields cannot be used. Nothing was saved."
+
+
+class ServerRoutes:
+    """The routes, over the services of `/mcp`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._parts = services.parts
+
+    async def listed(self, manner: AskedManner, here: AtHere) -> list[ServerAnswer]:
+        """Every server that there is here: its own and everybody's."""
+        writer = self._writer(manner)
+        return [writer.listed(seen) for seen in await self._services.directory.all(here.conversation)]
+
+    async def added(
+        self,
+        body: ServerBody,
+        response: Response,
+        manner: AskedManner,
+        here: AtHere,
+        *,
+        upsert: Annotated[bool, Query(description="Change the one of that name, if there is one.")] = False,
+        connect: Annotated[bool, Query(description="Connect to it before answering.")] = True,
+    ) -> ServerAnswer:
+        """A new server: 201; with `upsert`, one that was there: 200. Waits until it is connected, within a limit."""
+        present = await self._existing(body, here)
+        if present is not None and not upsert:
+            raise Problem(
+                409,
+                "conflict",
+                "There is a server of that name.",
+                "choose another name, or send ?upsert=true to change that one",
+                {"serverId" if body.server_id else "name": "It is taken."},
+            )
+        if present is not None:
+            await self._change(present, body, here, None)
+            response.status_code, ref = 200, present.id
+        else:
+            record = await self._add(body, here)
+            if connect and record.standing is Standing.ON:
+                await self._connected(record)
+            ref = record.id
+        seen = await self._find(ref, here)
+        _tell_version(response, seen)
+        response.headers["Location"] = f"{here.servers}/{seen.id}"
+        return self._writer(manner).listed(seen)
+
+    async def shown(self, ref: str, response: Response, manner: AskedManner, here: AtHere) -> ServerDetails:
+        """One server by its id, its slug or its name, with its definition; `***` stands for secrets."""
+        seen = await self._find(ref, here)
+        _tell_version(response, seen)
+        return self._writer(manner).details(seen)
+
+    async def changed(
+        self,
+        ref: str,
+        body: ServerBody,
+        response: Response,
+        manner: AskedManner,
+        here: AtHere,
+        *,
+        if_match: IfMatch = None,
+    ) -> ServerDetails:
+        """Change what is named in the body; `***` leaves a secret as it is."""
+        seen = await self._find(ref, here)
+        await self._change(seen, body, here, if_match)
+        present = await self._find(seen.id, here)
+        _tell_version(response, present)
+        return self._writer(manner).details(present)
+
+    async def removed(self, ref: str, here: AtHere, if_match: IfMatch = None) -> None:
+        """Delete a server with its secrets and rules, for good."""
+        await self._remove(await self._find(ref, here), here, if_match)
+
+    def _writer(self, manner: Manner) -> Writer:
+        return Writer(self._parts, self._services.directory, manner)
+
+    async def _find(self, ref: str, here: Here) -> Seen:
+        return await self._services.directory.find(ref, here.conversation)
+
+    async def _existing(self, body: ServerBody, here: Here) -> Seen | None:
+        servers = await self._services.directory.all(here.conversation)
+        for name in filter(None, (body.server_id, body.name)):
+            found = taken(servers, name)
+            if found is not None:
+                return found
+        return None
+
+    async def _add(self, body: ServerBody, here: Here) -> ServerRecord:
+        read = given(body)
+        name = body.server_id or body.name or ""
+        if body.server_id and not is_slug(body.server_id):
+            read.errors["serverId"] = "Lower-case letters, digits and dashes, at most 64 of them."
+        if is_slug(name) and body.name == name:
+            read.fields.pop("title", None)
+        policy = _policy(body, read)
+        draft = await self._services.drafting.new(_wish(read, here, name))
+        self._admit(draft)
+        _check(read, draft)
+        kept = await self._services.keeping.add(draft, policy, here.author)
+        if isinstance(kept, Faulty):
+            raise _taken(read, kept)
+        record = kept.record
+        if body.enabled is False:
+            record = await self._services.keeping.stand(record, Standing.DISABLED, here.author)
+        return record
+
+    async def _change(self, seen: Seen, body: ServerBody, here: Here, if_match: str | None) -> None:
+        record = self._services.directory.record_of(seen, here.member)
+        check(record, body.version, if_match)
+        read = given(body)
+        if body.policy is not None:
+            read.errors["policy"] = "It is for new servers: PUT /api/mcp/approval-policies changes what holds."
+        if body.server_id is not None:
+            read.fields["name"] = body.server_id
+        if body.name == record.config.name and not record.config.title:
+            read.fields.pop("title", None)
+        draft = await self._services.drafting.changed(record, _wish(read, here))
+        self._admit(draft)
+        _check(read, draft)
+        kept = await self._services.keeping.change(record, draft, here.author)
+        match kept:
+            case Faulty():
+                raise _taken(read, kept)
+            case Overtaken(present):
+                raise overtaken(present, 409 if if_match is None else 412)
+        standing = wanted_standing(enabled=body.enabled, record=kept.record)
+        if standing is not None:
+            await self._services.keeping.stand(kept.record, standing, here.author)
+
+    async def _remove(self, seen: Seen, here: Here, if_match: str | None) -> None:
+        record = self._services.directory.record_of(seen, here.member)
+        check(record, None, if_match)
+        late = await self._services.keeping.remove(record, here.author)
+        if late is not None:
+            raise overtaken(late.record, 409 if if_match is None else 412)
+
+    async def _connected(self, record: ServerRecord) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONNECTING_SECONDS):
+                await self._parts.servers.connect(record.id)
+
+    def _admit(self, draft: Drafted) -> None:
+        if not self._services.drafting.admits(draft.record.config.name):
+            raise Problem(
+                403, "name_not_allowed", "The operator does not allow a server of this name.", "choose an allowed name"
+            )
+
+
+def server_routes(services: Services, find_here: FindHere, *, named: str = "") -> APIRouter:
+    """The routes. `named` begins their names, which are different in every place."""
+    router = APIRouter(tags=["servers"], dependencies=[Depends(find_here)])
+    all_of_them = ServerRoutes(services)
+    there: dict[int | str, dict[str, Any]] = {
+        200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}
+    }
+    router.get("", name=f"{named}list_servers", summary="Every server and how it stands")(all_of_them.listed)
+    router.post(
+        "", name=f"{named}add_server", summary="A new server, connected to at once", status_code=201, responses=there
+    )(all_of_them.added)
+    router.get("/{ref}", name=f"{named}show_server", summary="One server in full")(all_of_them.shown)
+    router.put("/{ref}", name=f"{named}change_server", summary="Change a server")(all_of_them.changed)
+    router.delete("/{ref}", name=f"{named}remove_server", summary="Delete a server", status_code=204)(
+        all_of_them.removed
+    )
+    return router
+
+
+def _tell_version(response: Response, seen: Seen) -> None:
+    if seen.record is not None:
+        response.headers["ETag"] = tag(seen.record.version)
+
+
+def _wish(read: Given, here: Here, name: str = "") -> Wish:
+    return Wish(
+        read.fields,
+        here.member,
+        here.conversation,
+        name,
+        here.everywhere,
+        read.argv,
+        read.hidden,
+        read.values,
+    )
+
+
+def _policy(body: ServerBody, read: Given) -> ApprovalPolicy | None:
+    policy = policy_meant(body.policy or "")
+    if body.policy is not None and policy is None:
+        words = ", ".join((*(each.value for each in ApprovalPolicy), *POLICY_CHOICES))
+        read.errors["policy"] = f"One of {words}."
+    return policy
+
+
+def _check(read: Given, draft: Drafted) -> None:
+    wrong = read.wrong(draft.errors)
+    if wrong:
+        raise Problem(422, "invalid", _INVALID, "correct the fields that are named", wrong)
+
+
+def _taken(read: Given, faulty: Faulty) -> Problem:
+    return Problem(409, "conflict", "There is a server of that name.", "choose another name", read.wrong(faulty.errors))

@@ -1,0 +1,139 @@
+"""What the routes about servers, rules and profiles are built from: the services that `/mcp` is built from, too; and
+where a request acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, cast
+
+from fastapi import Depends, Path, Query, Request
+
+from bot.commands.directory import Directory
+from bot.commands.parts import CommandParts
+from bot.commands.policy_keeping import PolicyKeeping
+from bot.commands.profile_keeping import ProfileKeeping
+from bot.commands.server_calls import ServerCalls
+from bot.commands.server_drafting import ServerDrafting
+from bot.commands.server_keeping import ServerKeeping
+from bot.commands.tool_reviewing import ToolReviewing
+from bot.domain.callers import Caller
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.servers import EVERYWHERE
+from bot.web.authentication import AdminCaller, within
+from bot.web.problems import Problem
+
+WORKSPACE = r"^[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}$"
+"""How a workspace is written: `slack:T1`, `discord:1`, `api:default`. It stands in addresses as it is."""
+OFF = "MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools."
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where a request acts, and for whom. What it keeps belongs to `workspace`; what belongs EVERYWHERE is seen from
+    every workspace. `servers` is the path of the servers there.
+    """
+
+    caller: Caller
+    conversation: ConversationKey
+    workspace: str
+    servers: str = "/api/mcp/servers"
+
+    @property
+    def member(self) -> Member:
+        """Whoever calls."""
+        return self.caller.member
+
+    @property
+    def author(self) -> Author:
+        """The same, for the record."""
+        return self.caller.author
+
+    @property
+    def everywhere(self) -> bool:
+        """It acts for all workspaces."""
+        return self.workspace == EVERYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services, over one set of parts."""
+
+    parts: CommandParts
+    directory: Directory
+    drafting: ServerDrafting
+    keeping: ServerKeeping
+    calls: ServerCalls
+    reviewing: ToolReviewing
+    policies: PolicyKeeping
+    profiles: ProfileKeeping
+
+    @classmethod
+    def of(cls, parts: CommandParts) -> Services:
+        """Build them."""
+        directory = Directory(parts)
+        return cls(
+            parts,
+            directory,
+            ServerDrafting(parts, directory),
+            ServerKeeping(parts, directory),
+            ServerCalls(parts, directory),
+            ToolReviewing(parts),
+            PolicyKeeping(parts, directory),
+            ProfileKeeping(parts),
+        )
+
+    async def globally(self, request: Request, caller: AdminCaller) -> Here:
+        """Acts for all workspaces, or in the token's own if it has one. Raises Problem."""
+        return _kept(request, self.at(caller, caller.workspace))
+
+    async def in_workspace(
+        self,
+        request: Request,
+        caller: AdminCaller,
+        workspace: Annotated[str, Path(pattern=WORKSPACE, description="Such as `slack:T1` or `api:default`.")],
+    ) -> Here:
+        """Acts in the workspace that the path names. Raises Problem."""
+        here = self.at(caller, within(caller, workspace))
+        return _kept(request, replace(here, servers=f"/api/workspaces/{workspace}/mcp-servers"))
+
+    async def asked(
+        self,
+        request: Request,
+        caller: AdminCaller,
+        workspace: Annotated[
+            str | None, Query(pattern=WORKSPACE, description="Such as `slack:T1`; without it, as the token goes.")
+        ] = None,
+    ) -> Here:
+        """Acts in the workspace that the query names, if it names one. Raises Problem."""
+        return _kept(request, self.at(caller, caller.workspace if workspace is None else within(caller, workspace)))
+
+    def at(self, caller: Caller, workspace: str) -> Here:
+        """Acts in a workspace that the caller has to do with: there alone, whatever else the token is good for. Raises
+        Problem.
+        """
+        if not self.parts.servers.enabled:
+            raise Problem(503, "mcp_disabled", OFF, "set MCP_ENABLED=true and start again")
+        there = replace(caller, workspace=workspace)
+        return Here(there, there.place(), workspace)
+
+
+FindHere = Callable[..., Awaitable[Here]]
+"""One of the three above, as a dependency of a router: how its routes learn where they act."""
+
+
+def _kept(request: Request, here: Here) -> Here:
+    request.state.here = here
+    return here
+
+
+async def _found(request: Request) -> Here:
+    """What the router's dependency has kept. Where that could not be read from the request, the request is refused
+    with all that is wrong with it, and no route sees this.
+    """
+    return cast("Here", getattr(request.state, "here", None))
+
+
+AtHere = Annotated[Here, Depends(_found)]
+"""Where the request acts, as the router's dependency has found it."""

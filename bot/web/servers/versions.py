@@ -1,0 +1,49 @@
+"""Optimistic locks over HTTP: a version that is sent along has to be the one that there is (checklist 10).
+
+In a body it is `version`, and another one is a conflict (409); in the header it is `If-Match`, and another one is a
+failed precondition (412, RFC 9110 section 13.1.1).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Header
+
+from bot.commands.phrases import moment
+from bot.domain.profiles import Profile
+from bot.domain.servers import ServerRecord
+from bot.web.problems import Problem
+
+IfMatch = Annotated[str | None, Header(description="A version as in `ETag`: nothing is done if it is another by now.")]
+_TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+
+
+def tag(version: int) -> str:
+    """A version as `ETag` has it."""
+    return f'"{version}"'
+
+
+def check(present: ServerRecord | Profile, version: int | None, if_match: str | None) -> None:
+    """Raise Problem if what was sent along is not the version that there is, and say who changed it."""
+    if if_match is not None and if_match.strip() != "*":
+        wanted = {found[1] for found in map(_TAG.fullmatch, map(str.strip, if_match.split(","))) if found}
+        if str(present.version) not in wanted:
+            raise overtaken(present, 412)
+    if version is not None and version != present.version:
+        raise overtaken(present)
+
+
+def overtaken(present: ServerRecord | Profile, status: int = 409) -> Problem:
+    """Somebody was faster, and this is how it stands now."""
+    who, when = present.updated_by or "somebody", moment(present.updated_at)
+    return Problem(
+        status,
+        "conflict" if status == 409 else "changed",
+        f"It was changed by {who}{f' at {when} UTC' if when else ''}: it has version {present.version} now. "
+        "Nothing was saved.",
+        "read it again, and send the change with that version",
+        {"version": str(present.version)},
+        headers={"ETag": tag(present.version)},
+    )

@@ -1,0 +1,211 @@
+"""What a stream tells of a turn: the events that lead from what somebody knows to what there is to know now.
+
+    event                 data
+    init                  responseId, conversationId, status, ahead and what a stream begins with
+    conversation_status   responseId, conversationId, status, waitingForApproval, ahead
+    message               a piece of a reply: delta, to stand at offset; whole, with content and notes, once COMPLETED
+    tool_call_update      a call as it stands now (`ToolCallShape`)
+    approval_required     a call that waits for a signature (`ApprovalShape`)
+    error                 code, message: why there is no answer
+    done                  the whole response (`ResponseShape`), as the last event
+
+The names are the seeds' (checklist 231). Views may be skipped, so this tells states, not histories: a call that was
+signed and has ended since the last view is told once, as it ended. Every event carries the cursor behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.web.turns.cursors import NOTHING, OVER, Cursor, checksum
+from bot.web.turns.shapes import (
+    MessageStatus,
+    SignedBy,
+    approval_shape,
+    is_waiting,
+    response_shape,
+    status_of,
+    step_id,
+    tool_call_shape,
+)
+
+EVENTS = ("init", "conversation_status", "message", "tool_call_update", "approval_required", "error", "done")
+_ENDS = {
+    TurnStatus.DONE: "d",
+    TurnStatus.CANCELLED: "c",
+    TurnStatus.FAILED: "f",
+}
+_FAILURE_TOLD = "e"
+_WHOLE = "m"
+"""A reply of which everything was told."""
+_AWAITING, _ASKED = "w", "a"
+"""A call that waits, with the revision and how many have signed behind it; the same once its approval was told."""
+_CALLS = {
+    StepStatus.READY: "s",
+    StepStatus.STARTED: "s",
+    StepStatus.DONE: "d",
+    StepStatus.FAILED: "f",
+    StepStatus.DENIED: "n",
+    StepStatus.EXPIRED: "e",
+    StepStatus.CANCELLED: "c",
+    StepStatus.UNKNOWN: "u",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One event. `cursor` is where the client stands once it has it."""
+
+    name: str
+    data: Mapping[str, Any]
+    cursor: Cursor
+
+
+@dataclass(slots=True)
+class Teller:
+    """Tells one client of one turn. `conversation` is its conversation's id on the wire, `opening` what `init` says
+    beside. `cursor` is how much the client knows; what running calls say of themselves is told as it comes, and not
+    made up for.
+    """
+
+    conversation: str
+    signed_by: SignedBy
+    cursor: Cursor
+    opening: Mapping[str, Any] = field(default_factory=dict)
+    _progress: dict[int, str] = field(default_factory=dict)
+
+    def tell(self, view: TurnView) -> Iterator[StreamEvent]:
+        """What is new in this view. Nothing once everything was told."""
+        if self.cursor.is_over:
+            return
+        if self.cursor.state == NOTHING:
+            yield self._event("init", {**self._whole(view), **self.opening}, state=_state(view, opening=True))
+        for place, step in enumerate(view.steps):
+            match step:
+                case ModelStep():
+                    yield from self._reply(view, place, step)
+                case ToolStep():
+                    yield from self._call(view, place, step)
+                case _:
+                    assert_never(step)
+        if view.turn.status.ended:
+            yield from self._end(view)
+            return
+        if self.cursor.state != _state(view):
+            yield self._event("conversation_status", self._whole(view), state=_state(view))
+        if view.streaming:
+            yield from self._piece(view)
+
+    def _event(self, name: str, data: Mapping[str, Any], **told: Any) -> StreamEvent:
+        self.cursor = replace(self.cursor, **told)
+        return StreamEvent(name, data, self.cursor)
+
+    def _whole(self, view: TurnView) -> dict[str, Any]:
+        """What is said of a response as a whole."""
+        return {
+            "responseId": view.turn.id,
+            "conversationId": self.conversation,
+            "status": status_of(view.turn),
+            "waitingForApproval": is_waiting(view),
+            "ahead": view.ahead,
+        }
+
+    # ------------------------------------------------------------------ replies
+
+    def _reply(self, view: TurnView, place: int, step: ModelStep) -> Iterator[StreamEvent]:
+        if place < len(self.cursor.steps):
+            return
+        text = step.message.text
+        if text or step.notes:
+            piece = self._delta(view, step.n, text)
+            whole = {"status": MessageStatus.COMPLETED, "content": text, "notes": list(step.notes)}
+            yield self._event("message", {**piece, **whole}, steps=(*self.cursor.steps, _WHOLE), length=0, check=0)
+        else:
+            self.cursor = replace(self.cursor, steps=(*self.cursor.steps, _WHOLE), length=0, check=0)
+
+    def _piece(self, view: TurnView) -> Iterator[StreamEvent]:
+        """More of the reply that is being written."""
+        text = view.streaming
+        if self.cursor.continues(text) and len(text) == self.cursor.length:
+            return
+        n = view.steps[-1].n + 1 if view.steps else 1
+        yield self._event("message", self._delta(view, n, text), length=len(text), check=checksum(text))
+
+    def _delta(self, view: TurnView, n: int, text: str) -> dict[str, Any]:
+        known = self.cursor.length if self.cursor.continues(text) else 0
+        return {
+            "id": step_id(view.turn, n),
+            "responseId": view.turn.id,
+            "conversationId": self.conversation,
+            "role": "ASSISTANT",
+            "outputIndex": n,
+            "status": MessageStatus.IN_PROGRESS,
+            "offset": known,
+            "delta": text[known:],
+        }
+
+    # ------------------------------------------------------------------ calls
+
+    def _call(self, view: TurnView, place: int, step: ToolStep) -> Iterator[StreamEvent]:
+        told = self.cursor.steps[place] if place < len(self.cursor.steps) else ""
+        now, progress = _code(step), view.progress.get(step.n, "")
+        if told not in (now, _asked(now)):
+            yield self._updated(view, place, step, now)
+        elif progress and not step.status.ended and self._progress.get(step.n) != progress:
+            yield self._updated(view, place, step, told)
+        self._progress[step.n] = progress
+        approval = step.approval
+        if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[place] == now:
+            shape = approval_shape(view.turn, step, approval, self.conversation, self.signed_by)
+            steps = _put(self.cursor.steps, place, _asked(now))
+            yield self._event("approval_required", shape.model_dump(by_alias=True, mode="json"), steps=steps)
+
+    def _updated(self, view: TurnView, place: int, step: ToolStep, code: str) -> StreamEvent:
+        shape = tool_call_shape(view.turn, step, view.progress.get(step.n))
+        data = {**shape.model_dump(by_alias=True, mode="json"), "conversationId": self.conversation}
+        return self._event("tool_call_update", data, steps=_put(self.cursor.steps, place, code))
+
+    # ------------------------------------------------------------------ the end
+
+    def _end(self, view: TurnView) -> Iterator[StreamEvent]:
+        state = _state(view)
+        if self.cursor.state not in (state, _FAILURE_TOLD):
+            yield self._event("conversation_status", self._whole(view), state=state)
+        if view.turn.status is TurnStatus.FAILED and self.cursor.state != _FAILURE_TOLD:
+            failure = {"code": "response_failed", "message": view.turn.failure}
+            about = {"responseId": view.turn.id, "conversationId": self.conversation}
+            yield self._event("error", {**failure, **about}, state=_FAILURE_TOLD)
+        shape = response_shape(view, self.conversation, self.signed_by)
+        yield self._event("done", shape.model_dump(by_alias=True, mode="json"), state=OVER)
+
+
+def _state(view: TurnView, *, opening: bool = False) -> str:
+    """A word for how a turn stands. `init` says it too, except of a turn that has ended: its end is told behind what
+    has led to it.
+    """
+    if view.turn.status is TurnStatus.QUEUED:
+        return f"q{view.ahead}"
+    if view.turn.status.ended:
+        return "i" if opening else _ENDS[view.turn.status]
+    return "w" if is_waiting(view) else "r"
+
+
+def _code(step: ToolStep) -> str:
+    """A word for how a call stands."""
+    if step.status is not StepStatus.AWAITING:
+        return _CALLS[step.status]
+    approval = step.approval
+    signed = f"_{len(approval.signers)}" if approval is not None and approval.signers else ""
+    return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"
+
+
+def _asked(code: str) -> str:
+    return f"{_ASKED}{code[1:]}" if code.startswith(_AWAITING) else code
+
+
+def _put(steps: tuple[str, ...], place: int, code: str) -> tuple[str, ...]:
+    return (*steps[:place], code, *steps[place + 1 :])

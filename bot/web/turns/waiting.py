@@ -1,0 +1,20 @@
+"""Which conversations a token has to do with, by how their keys begin. Called by what lists calls and conversations."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from bot.domain.callers import Caller
+from bot.domain.conversations import HTTP
+from bot.domain.servers import EVERYWHERE
+
+LOOKED_AT = 500
+"""So many waiting calls are looked at, the latest first, for those that somebody may sign."""
+
+
+def reaches(caller: Caller) -> list[str]:
+    """All that are held in the caller's workspace: on its platform, and over HTTP."""
+    if caller.workspace == EVERYWHERE:
+        return [""]
+    platform, _, workspace = caller.workspace.partition(":")
+    return [f"{platform}:{quote(workspace, safe='')}:", f"{HTTP}:{quote(caller.workspace, safe='')}:"]

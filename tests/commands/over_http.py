@@ -1,0 +1,175 @@
+"""Commands said over HTTP: to the real application, over a real socket, with a token for everybody who speaks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
+
+import httpx2
+from starlette.types import ASGIApp
+
+from bot.domain.callers import Role
+from bot.domain.commands import (
+    Action,
+    Document,
+    Field,
+    FieldKind,
+    Form,
+    Invocation,
+    Page,
+    Reply,
+    Submission,
+    Table,
+    Tone,
+)
+from bot.domain.conversations import HTTP, Author, ConversationKey, InboundMessage, Member
+from bot.domain.servers import EVERYWHERE
+from bot.domain.turns import Receipt
+from bot.web.application import api_application, application
+from bot.web.parts import WebParts
+from bot.web.server import served
+from tests.commands.servers import OPERATOR, Office
+from tests.commands.tokens import MemoryTokens
+from tests.fakes.parts import ANA
+
+
+@dataclass
+class Engine:
+    """Takes what is handed to it."""
+
+    received: list[InboundMessage] = field(default_factory=list)
+
+    async def receive(self, message: InboundMessage) -> Receipt:
+        self.received.append(message)
+        return Receipt("turn-1")
+
+
+@dataclass
+class OverHttp:
+    """A way to say commands. The house that is meant is the one that spoke last."""
+
+    client: httpx2.AsyncClient
+    address: str
+    tokens: MemoryTokens
+    engine: Engine
+    held: Office | None = None
+
+    async def answers(self, held: Office, request: Invocation | Submission) -> list[Reply | Form]:
+        self.held = held
+        token = await self._token(request.member, request.conversation)
+        # Who stands in a workspace speaks for that one alone.
+        workspace = "" if request.member == OPERATOR else request.conversation.home
+        place = {"workspace": workspace, "conversationId": request.conversation.thread}
+        path, said = "", dict[str, Any]()
+        match request:
+            case Invocation():
+                path, said = "", {"command": request.command, "words": list(request.words)}
+            case Submission():
+                path, said = "/forms", {"form": request.form, "fields": dict(request.fields)}
+        answer = await self.client.post(
+            f"{self.address}/api/commands{path}", json={**said, **place}, headers={"Authorization": f"Bearer {token}"}
+        )
+        assert answer.status_code == 200, answer.text
+        read = _read(answer.json())
+        if isinstance(read, Reply) and answer.json()["turn"] is not None:
+            read = replace(read, message=self.engine.received[-1])
+        return [read]
+
+    def author(self, author: Author) -> Author:
+        return Author(HTTP, author.id, author.id)
+
+    def place(self, where: ConversationKey, author: Author = ANA) -> ConversationKey:
+        return ConversationKey(HTTP, where.home, author.id, where.thread)
+
+    async def _token(self, member: Member, where: ConversationKey) -> str:
+        """The operator has no token of his own: what comes nearest is an administrator's of all workspaces."""
+        role = Role.ADMIN if member.platform_admin else Role.MEMBER
+        workspace = EVERYWHERE if member == OPERATOR else where.home
+        return await self.tokens.for_whom(member.author.id, role, workspace)
+
+
+@asynccontextmanager
+async def said_over_http() -> AsyncIterator[OverHttp]:
+    """The application, served as long as the block runs."""
+    api, now = _api()
+    async with served(application(api=api), "127.0.0.1", 0) as port, httpx2.AsyncClient(timeout=30) as client:
+        now.way = OverHttp(client, f"http://127.0.0.1:{port}", now.tokens, now.engine)
+        yield now.way
+
+
+@dataclass
+class _Now:
+    """The commands of whichever house is meant, and what else the routes of commands ask for."""
+
+    tokens: MemoryTokens = field(default_factory=MemoryTokens)
+    engine: Engine = field(default_factory=Engine)
+    way: OverHttp | None = None
+
+    def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        assert self.way is not None
+        assert self.way.held is not None
+        return self.way.held.registry.handle(request)
+
+
+@functools.cache
+def _api() -> tuple[ASGIApp, _Now]:
+    """The application's API, built once: that takes longer than most of what is asked of it."""
+    now = _Now()
+    return api_application(_parts(now)), now
+
+
+def _parts(now: _Now) -> WebParts:
+    given: Mapping[str, Any] = {
+        "engine": now.engine,
+        "commands": now,
+        "command_parts": Office().parts,
+        "tokens": now.tokens,
+    }
+    rest = {each.name: None for each in fields(WebParts) if each.name not in given and each.name not in _DEFAULTS}
+    return WebParts(**cast("Any", {**rest, **given}))
+
+
+_DEFAULTS = ("admin_token", "clock")
+
+
+def _read(answer: Mapping[str, Any]) -> Reply | Form:
+    """An answer as the value that it was."""
+    if answer["form"] is not None:
+        return Form(
+            answer["form"],
+            answer["text"],
+            tuple(_field(each) for each in answer["fields"]),
+            intro=answer["intro"],
+            carried=answer["carried"],
+            instead=answer["instead"],
+        )
+    rows, page, document = answer["rows"], answer["page"], answer["document"]
+    return Reply(
+        answer["text"],
+        None if rows is None else Table(tuple(rows[0]) if rows else (), tuple(tuple(row.values()) for row in rows)),
+        tuple((name, value) for name, value in answer["facts"]),
+        failed=answer["failed"],
+        actions=tuple(
+            Action(each["label"], tuple(each["words"]), Tone(each["tone"]), each["confirm"])
+            for each in answer["actions"]
+        ),
+        page=None if page is None else Page(page["number"], page["of"], tuple(page["words"])),
+        document=None if document is None else Document(document["name"], document["text"], document["mimeType"]),
+    )
+
+
+def _field(field: Mapping[str, Any]) -> Field:
+    return Field(
+        field["name"],
+        field["label"],
+        FieldKind(field["kind"]),
+        field["hint"],
+        field["required"],
+        tuple(field["choices"]),
+        field["value"],
+        field["error"],
+        field["longest"],
+    )

@@ -1,0 +1,134 @@
+"""`/mcp stats` and `/mcp health`: what they count, for whom, and what they say when nothing is well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.commands.server_statistics import DAY
+from bot.domain.commands import Reply
+from bot.domain.health import Health, Listening
+from bot.domain.measurements import SinceStart
+from bot.domain.servers import ServerStatus
+from bot.stores import Activity, ApprovalActivity, Backlog, ServerActivity
+from tests.commands.servers import OPERATOR, config_of, with_jira
+from tests.commands.stores import NOW
+from tests.fakes.parts import HALL
+
+BUSY = Activity(
+    turns={"done": 7, "failed": 1},
+    servers=(ServerActivity("jira", 20, 18, 0.25, 4.0), ServerActivity("notes", 1, 0, None, None)),
+    approvals=ApprovalActivity(asked=8, approved=4, denied=2, expired=1, median=12.0),
+)
+
+
+def facts(reply: Reply) -> dict[str, str]:
+    return dict(reply.details)
+
+
+async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_took() -> None:
+    house = await with_jira()
+    house.archive.activities = BUSY
+    reply = await house.ask("mcp stats")
+    assert reply.text.startswith("Calls · 21 · since ")
+    assert reply.table is not None
+    assert reply.table.rows == (
+        ("jira", "20", "18", "2", "90 %", "250 ms", "4.0 s"),
+        ("notes", "1", "0", "1", "0 %", "", ""),
+    )
+    assert facts(reply) == {
+        "turns": "7 done, 1 failed",
+        "signatures asked for": "8: 4 approved (50 %), 2 denied (25 %), 1 expired (12 %), 1 waiting or stopped (12 %)",
+        "time to decide": "half within 12.0 s",
+    }
+
+
+async def test_what_counts_is_the_last_day_and_ones_own_workspace_and_for_the_operator_all() -> None:
+    house = await with_jira()
+    await house.ask("mcp stats")
+    await house.ask("mcp stats jira --since 2h")
+    await house.ask("mcp stats", OPERATOR)
+    assert house.archive.looks == [
+        (NOW - DAY, HALL.home, ""),
+        (NOW - 7200, HALL.home, config_of(house, "jira").id),
+        (NOW - DAY, "", ""),
+    ]
+
+
+async def test_a_time_that_is_none_is_told() -> None:
+    house = await with_jira()
+    for text in ("yesterday", "2026-13-01"):
+        reply = await house.ask(f"mcp stats --since {text}")
+        assert reply.failed
+        assert "`--since` is a point in time" in reply.text
+    assert house.archive.looks == []
+
+
+async def test_of_one_server_no_turns_are_told_since_they_are_not_its_own() -> None:
+    house = await with_jira()
+    house.archive.activities = BUSY
+    reply = await house.ask("mcp stats jira")
+    assert reply.text.startswith("Calls of `jira` · ")
+    assert "turns" not in facts(reply)
+
+
+async def test_sessions_and_what_is_known_of_tools_are_counted_since_the_start_of_the_process() -> None:
+    house = await with_jira()
+    house.counted = SinceStart({"created": 3, "closed": 1, "error": 1}, {"hit": 20, "miss": 1, "refresh": 4})
+    for line in ("mcp stats", "mcp stats jira"):
+        told = facts(await house.ask(line))
+        assert told["sessions since the start"].startswith("3 created, 1 closed, 1 error; ")
+        assert told["known tools since the start"] == "20 hits, 1 miss, 4 refreshes"
+    assert "sessions since the start" not in facts(await house.ask("mcp stats notes"))
+
+
+async def test_it_is_told_that_not_everything_was_counted() -> None:
+    house = await with_jira()
+    many = tuple(ServerActivity(f"s-{number}", 1, 1, 1.0, 1.0) for number in range(30))
+    house.archive.activities = Activity({"done": 1}, many, ApprovalActivity(), whole=False)
+    reply = await house.ask("mcp stats")
+    assert reply.table is not None
+    assert len(reply.table.rows) == 25
+    assert facts(reply)["left out"] == "5 servers"
+    assert "only the latest" in facts(reply)["counted"]
+
+
+async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
+    house = await with_jira()
+    house.servers.states = [each for each in house.servers.states if each.status is ServerStatus.CONNECTED]
+    house.health = Health(database=True, platforms={"slack": Listening.CONNECTED, "discord": Listening.STANDBY})
+    reply = await house.ask("mcp health")
+    assert reply.text == "● Countersign is ready"
+    assert reply.table is None
+    told = facts(reply)
+    assert (told["database"], told["slack"]) == ("answers", "connected")
+    assert told["discord"] == "received by another process, this one stands by"
+    assert told["turns, all workspaces"] == "none"
+
+
+async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_counted() -> None:
+    house = await with_jira()
+    house.servers.states = [
+        replace(each, status=ServerStatus.FAILED, problem="It refuses.") if each.config.name == "jira" else each
+        for each in house.servers.states
+    ]
+    house.archive.unfinished = Backlog({"queued": 3, "running": 2, "waiting": 0}, 42.4, 1, 5)
+    reply = await house.ask("mcp health")
+    assert reply.table is not None
+    assert reply.table.rows == (
+        ("jira", "failed", "It refuses."),
+        ("web-search", "failed", "Server web-search cannot be reached. Fix: start it."),
+    )
+    assert facts(reply)["turns, all workspaces"] == "3 queued, 2 running, the oldest that could begin for 42 s"
+    assert facts(reply)["waiting for a signature"] == "1 call"
+    assert facts(reply)["still to be drawn"] == "5 turns"
+    assert [action.words for action in reply.actions] == [("mcp", "doctor", "jira"), ("mcp", "doctor", "web-search")]
+
+
+async def test_while_the_database_is_away_nothing_is_asked_of_it() -> None:
+    house = await with_jira()
+    house.health = Health(database=False, platforms={"slack": Listening.CONNECTING})
+    reply = await house.ask("mcp health")
+    assert reply.text == "✗ Countersign is unready"
+    assert facts(reply)["database"] == "does not answer"
+    assert facts(reply)["slack"] == "not connected, trying"
+    assert "still to be drawn" not in facts(reply)

@@ -1,0 +1,41 @@
+"""The tokens of `bot.stores.TokenStore`, in memory."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bot.domain.callers import ApiToken, Role
+from bot.domain.conversations import Author
+
+
+@dataclass
+class MemoryTokens:
+    kept: dict[str, ApiToken] = field(default_factory=dict)
+    """By the token itself."""
+
+    async def create(
+        self, name: str, role: Role, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        token = f"cs_{secrets.token_urlsafe(32)}"
+        self.kept[token] = ApiToken(name, name, role, workspace, by.principal)
+        return self.kept[token], token
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        return list(self.kept.values())
+
+    async def found(self, token: str) -> ApiToken | None:
+        return self.kept.get(token)
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        found = [token for token, each in self.kept.items() if each.name == name]
+        self.kept = {token: each for token, each in self.kept.items() if token not in found}
+        return bool(found)
+
+    async def for_whom(self, name: str, role: Role, workspace: str) -> str:
+        """The token of that name, role and workspace, made if there is none yet."""
+        for token, each in self.kept.items():
+            if (each.name, each.role, each.workspace) == (name, role, workspace):
+                return token
+        return (await self.create(name, role, workspace, None, Author("test", "op", "Op")))[1]

@@ -1,0 +1,192 @@
+"""What the store of pinned definitions promises (`bot.stores.PinStore`), over each database it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.audit import AuditEntry, AuditQuery
+from bot.domain.capabilities import ServerCapabilities
+from bot.domain.pins import Pin
+from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
+from bot.domain.tools import Annotations, Tool
+from bot.errors import NotFound
+from bot.storage.archive import SqlArchive
+from bot.storage.pin_store import SqlPinStore
+from bot.storage.secret_box import SecretBox
+from bot.storage.server_store import SqlServerStore
+from bot.stores import PinStore
+from tests.contracts.test_stores import Forgetful, execute
+from tests.fakes.parts import ANA, BEN
+from tests.ledgers import START, Ledger
+
+FILE = "file:weather"
+TOOL = Tool(
+    "weather__forecast",
+    "weather",
+    "forecast",
+    "Forecast",
+    "Tells the weather.",
+    {"type": "object", "properties": {"b": {"type": "string"}, "a": {"enum": [None, 1.5, "x"]}}},
+    {"type": "object"},
+    Annotations(read_only=True),
+    server_id=FILE,
+)
+OTHER = replace(TOOL, original_name="alerts")
+ODD = replace(TOOL, original_name="odd", flags=("it is odd",))
+CHANGED = replace(TOOL, description="Tells the weather, and more.")
+
+
+@pytest.fixture
+def servers(ledger: Ledger) -> SqlServerStore:
+    return SqlServerStore(ledger.database, SecretBox(), {})
+
+
+@pytest.fixture
+def pins(ledger: Ledger) -> PinStore:
+    return SqlPinStore(ledger.database)
+
+
+def offer(*tools: Tool) -> ServerCapabilities:
+    return ServerCapabilities(tools)
+
+
+def definitions(*tools: Tool) -> dict[str, str]:
+    return {tool.original_name: tool.definition for tool in tools}
+
+
+async def audited(ledger: Ledger) -> list[AuditEntry]:
+    page, _ = await SqlArchive(ledger.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
+    return list(page)
+
+
+async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
+    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+) -> None:
+    assert await pins.pinned() == {}
+    await servers.synced(FILE, offer(TOOL, OTHER, ODD))
+    assert await pins.pinned() == {FILE: definitions(TOOL, OTHER)}
+    found = await pins.of(FILE)
+    assert [each.tool for each in found] == ["alerts", "forecast"]
+    assert found[1] == Pin(FILE, "forecast", TOOL.definition, TOOL, "countersign", START)
+    assert found[1].seen is not None
+    assert found[1].seen.definition == TOOL.definition
+    assert await audited(ledger) == []
+
+
+async def test_later_syncs_pin_nothing(servers: SqlServerStore, pins: PinStore) -> None:
+    await servers.synced(FILE, offer(TOOL))
+    revision = await servers.revision()
+    await servers.synced(FILE, offer(CHANGED, OTHER))
+    assert await pins.pinned() == {FILE: definitions(TOOL)}
+    assert await servers.revision() == revision + 1
+
+
+async def test_a_server_without_tools_was_not_looked_at_yet(servers: SqlServerStore, pins: PinStore) -> None:
+    await servers.synced(FILE, offer())
+    assert await pins.pinned() == {}
+    await servers.synced(FILE, offer(TOOL))
+    assert await pins.pinned() == {FILE: definitions(TOOL)}
+
+
+async def test_a_server_of_which_everything_is_flagged_was_looked_at(servers: SqlServerStore, pins: PinStore) -> None:
+    await servers.synced(FILE, offer(ODD))
+    assert await pins.pinned() == {FILE: {}}
+    await servers.synced(FILE, offer(TOOL))
+    assert await pins.pinned() == {FILE: {}}
+
+
+async def test_of_two_first_syncs_at_once_one_counts(servers: SqlServerStore, pins: PinStore) -> None:
+    await asyncio.gather(servers.synced(FILE, offer(TOOL, OTHER)), servers.synced(FILE, offer(CHANGED)))
+    assert (await pins.pinned())[FILE] in (definitions(TOOL, OTHER), definitions(CHANGED))
+
+
+async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audit(
+    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+) -> None:
+    await servers.synced(FILE, offer(TOOL, OTHER, ODD))
+    before = await servers.revision()
+    ledger.time = START + 60
+    await pins.pin(FILE, [CHANGED, ODD, OTHER], BEN)
+    assert await pins.pinned() == {FILE: definitions(CHANGED, ODD, OTHER)}
+    by_tool = {pin.tool: pin for pin in await pins.of(FILE)}
+    assert by_tool["forecast"] == Pin(FILE, "forecast", CHANGED.definition, CHANGED, BEN.principal, START + 60)
+    assert by_tool["alerts"].pinned_by == "countersign"
+    (entry,) = await audited(ledger)
+    assert (entry.actor, entry.subject, entry.facts["server"]) == (BEN.principal, FILE, "weather")
+    assert entry.facts["changes"] == {
+        "forecast": f"{TOOL.definition} → {CHANGED.definition}",
+        "odd": f"nothing → {ODD.definition}",
+    }
+    assert await servers.revision() == before + 1
+
+
+async def test_pinning_what_is_pinned_already_changes_nothing(
+    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+) -> None:
+    await servers.synced(FILE, offer(TOOL))
+    before = await servers.revision()
+    await pins.pin(FILE, [TOOL], BEN)
+    assert (await servers.revision(), await audited(ledger)) == (before, [])
+    assert [pin.pinned_by for pin in await pins.of(FILE)] == ["countersign"]
+
+
+async def test_pins_go_with_their_server_and_none_are_left_behind(servers: SqlServerStore, pins: PinStore) -> None:
+    record = await servers.add(ServerRecord(ServerConfig("desk", HttpTransport("https://d.example"), id="d1")), {}, ANA)
+    await servers.synced("d1", offer(TOOL))
+    await servers.synced(FILE, offer(TOOL))
+    await servers.remove("d1", record.version, ANA)
+    assert list(await pins.pinned()) == [FILE]
+    with pytest.raises(NotFound):
+        await pins.pin("d1", [CHANGED], ANA)
+    await servers.synced("d1", offer(TOOL))
+    assert list(await pins.pinned()) == [FILE]
+
+
+async def test_what_an_earlier_release_has_known_is_pinned_as_it_was_known(
+    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+) -> None:
+    for server in (FILE, "file:other"):
+        await servers.synced(server, offer(TOOL, ODD))
+    await execute(ledger, "delete from tool_pins")
+    # One is asked again before anybody has looked: what it says now is compared with what was known.
+    await servers.synced("file:other", offer(CHANGED))
+    assert await pins.adopt()
+    assert await pins.pinned() == {FILE: definitions(TOOL), "file:other": definitions(TOOL)}
+    assert not await pins.adopt()
+
+
+async def test_what_cannot_be_read_is_neither_adopted_nor_shown(
+    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+) -> None:
+    await servers.synced(FILE, offer(TOOL))
+    await execute(ledger, "update tool_pins set body = '{}'")
+    (pin,) = await pins.of(FILE)
+    assert (pin.definition, pin.seen) == (TOOL.definition, None)
+    await execute(ledger, "delete from tool_pins")
+    await execute(ledger, "update mcp_capabilities set capabilities = '{'")
+    assert not await pins.adopt()
+    await servers.synced(FILE, offer(CHANGED))
+    assert await pins.pinned() == {FILE: definitions(CHANGED)}
+
+
+async def test_a_pin_whose_commit_gave_no_answer_is_made_once(ledger: Ledger, servers: SqlServerStore) -> None:
+    forgetful: Any = Forgetful(ledger.database)
+    await SqlServerStore(forgetful, SecretBox(), {}).synced(FILE, offer(TOOL))
+    await SqlPinStore(forgetful).pin(FILE, [CHANGED], BEN)
+    assert await SqlPinStore(forgetful).pinned() == {FILE: definitions(CHANGED)}
+    assert len(await audited(ledger)) == 1
+
+
+async def test_names_of_tools_may_be_anything(ledger: Ledger, servers: SqlServerStore, pins: PinStore) -> None:
+    weird = replace(TOOL, original_name="a\u202e 💡 'b' → c")
+    await servers.synced(FILE, offer(weird))
+    assert await pins.pinned() == {FILE: definitions(weird)}
+    rows = await ledger.database.run(
+        lambda connection: connection.execute(sa.text("select count(*) from tool_pins")).scalar()
+    )
+    assert rows == 2

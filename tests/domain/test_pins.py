@@ -1,0 +1,107 @@
+"""How a tool stands beside its pin, and what is shown of a difference."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.pins import Alteration, Review, all_of, alterations, first_pins, legible, review
+from bot.domain.tools import Annotations, Tool
+
+TOOL = Tool(
+    "weather__forecast",
+    "weather",
+    "forecast",
+    title="Forecast",
+    description="Tells the weather.",
+    input_schema={"type": "object", "properties": {"city": {"type": "string", "enum": ["Rome", "Oslo"]}}},
+    annotations=Annotations(read_only=True),
+)
+CHANGED = replace(TOOL, description="Tells the weather and the time.")
+ODD_KEYS = ("a", "b", "a.b", "[0]", '"', "", "x\u200b", "description")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "5", "null", "[]", "a", "\u200b", "\\u200b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(ODD_KEYS), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def with_schema(schema: Any) -> Tool:
+    return replace(TOOL, input_schema=schema)
+
+
+def test_a_tool_is_pinned_as_long_as_its_definition_is_the_one_that_was_pinned() -> None:
+    pinned = first_pins([TOOL])
+    assert review(TOOL, pinned) is Review.PINNED
+    assert review(CHANGED, pinned) is Review.CHANGED
+    assert review(replace(TOOL, original_name="other"), pinned) is Review.NEW
+    assert review(replace(TOOL, original_name="other", flags=("it is odd",)), pinned) is Review.FLAGGED
+    assert review(replace(CHANGED, flags=("it is odd",)), pinned) is Review.CHANGED
+
+
+def test_what_is_flagged_is_not_pinned_by_a_first_look() -> None:
+    assert first_pins([TOOL, replace(TOOL, original_name="other", flags=("it is odd",))]) == {
+        "forecast": TOOL.definition
+    }
+
+
+def test_what_surrounds_a_definition_is_no_part_of_it() -> None:
+    moved = replace(TOOL, name="w__forecast", server="w", server_id="2", trusted=True, flags=("odd",), place="there")
+    assert review(moved, first_pins([TOOL])) is Review.PINNED
+
+
+def test_a_difference_is_told_part_by_part() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+    after = replace(
+        TOOL,
+        title="",
+        description="Tells the weather. Always.",
+        input_schema=schema,
+        output_schema={"type": "string"},
+        annotations=Annotations(read_only=False, destructive=True),
+    )
+    assert set(alterations(TOOL, after)) == {
+        Alteration("title", "Forecast", None),
+        Alteration("description", "Tells the weather.", "Tells the weather. Always."),
+        Alteration("says it is read-only", "yes", "no"),
+        Alteration("says it is destructive", None, "yes"),
+        Alteration("input.properties.city.enum", '["Rome","Oslo"]', None),
+        Alteration("input.properties.days.type", None, "integer"),
+        Alteration("output.type", None, "string"),
+    }
+
+
+def test_of_a_tool_that_was_not_there_everything_is_told() -> None:
+    told = {each.part: each.after for each in alterations(None, TOOL)}
+    assert (told["description"], told["input.properties.city.type"]) == ("Tells the weather.", "string")
+    assert all(each.before is None for each in alterations(None, TOOL))
+
+
+@given(VALUES, VALUES)
+def test_no_difference_between_schemas_is_hidden(one: Any, other: Any) -> None:
+    before, after = with_schema({"x": one}), with_schema({"x": other})
+    assert bool(alterations(before, after)) == (before.definition != after.definition)
+
+
+@given(st.text(), st.text())
+def test_texts_that_are_different_look_different_and_hide_nothing(one: str, other: str) -> None:
+    assert (legible(one) == legible(other)) == (one == other)
+    assert legible(one).replace("\n", "").replace("\t", "").isprintable()
+
+
+def test_a_schema_of_any_depth_can_be_compared() -> None:
+    deep: Any = "bottom"
+    for _ in range(300):
+        deep = {"a": [deep]}
+    (told,) = alterations(with_schema({"x": "5"}), with_schema({"x": deep}))[:1]
+    assert "bottom" in str(told.after)
+
+
+def test_a_digest_of_several_tools_does_not_depend_on_their_order_and_changes_with_each() -> None:
+    other = replace(TOOL, original_name="other")
+    assert all_of([TOOL, other]) == all_of([other, TOOL])
+    assert len({all_of([TOOL]), all_of([TOOL, other]), all_of([CHANGED, other]), json.dumps([])}) == 4

@@ -1,0 +1,80 @@
+"""Programs that call over HTTP, as ones who administer and sign: what their tokens are for, and who else is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.approvals import NotAllowed, Signing, Verdict
+from bot.domain.callers import Caller, Role
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.profiles import Binding, Profile
+from bot.domain.terms import Terms
+from bot.engine.policy import Signatories
+from bot.engine.rules import RuleBook
+from bot.engine.signing import signing
+
+ANA = Author("slack", "U1", "Ana")
+NAMED = Signatories(frozenset({"slack:UADMIN"}), frozenset({"slack:UBEN"}))
+CI, NIGHT, ROOT = Caller("ci", Role.MEMBER), Caller("night", Role.APPROVER), Caller("root", Role.ADMIN)
+
+
+def judged(caller: Caller, *approvers: str, asker: Author = ANA, **more: object) -> str:
+    """On which grounds a program signs what somebody has asked; empty if it may not."""
+    terms = Terms((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
+    found = signing(NAMED, terms, caller.member, Verdict.APPROVE, asker=asker)
+    return found.evidence if isinstance(found, Signing) else ""
+
+
+@pytest.mark.parametrize("admins", [frozenset(), frozenset({"slack:UADMIN"})])
+def test_a_program_administers_by_its_token_whoever_else_is_named(admins: frozenset[str]) -> None:
+    signatories = Signatories(admins)
+    assert [signatories.administers(each.member) for each in (CI, NIGHT, ROOT)] == [False, False, True]
+
+
+def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
+    for platform in ("slack", "discord", "console"):
+        member = Member(Author(platform, "U9", "x"), ROOT.member.roles)
+        assert not NAMED.administers(member)
+        assert not NAMED.signs(member)
+        assert isinstance(signing(NAMED, Terms(), member, Verdict.APPROVE, asker=ANA), NotAllowed)
+
+
+def test_a_program_signs_by_its_token_where_no_rule_says_who_does() -> None:
+    assert [judged(each) for each in (CI, NIGHT, ROOT)] == ["", "api-role:approver", "api-role:admin"]
+
+
+def test_where_a_rule_says_who_signs_a_role_alone_does_not_do() -> None:
+    for named in ("slack:UBEN", "slack-group:S1", "members", "asker", "api:other"):
+        assert [judged(each, named) for each in (NIGHT, ROOT)] == ["", ""], named
+
+
+def test_a_rule_may_name_a_program_or_all_that_sign() -> None:
+    assert judged(NIGHT, "api:night") == "api:night"
+    assert judged(CI, "api:night") == ""
+    assert [judged(each, "api-role:approver") for each in (CI, NIGHT, ROOT)] == [
+        "",
+        "api-role:approver",
+        "api-role:approver",
+    ]
+
+
+def test_settings_may_name_a_program_that_has_no_such_role() -> None:
+    named = Signatories(approvers=frozenset({"api:ci"}))
+    assert named.evidence(CI.member) == "api:ci"
+    assert not named.administers(CI.member)
+
+
+def test_where_programs_talk_members_are_those_that_sign_and_four_eyes_are_kept() -> None:
+    assert [judged(each, "members", asker=CI.author) for each in (CI, NIGHT)] == ["", "members"]
+    assert judged(CI, "asker", asker=CI.author) == "asker"
+    assert judged(NIGHT, asker=NIGHT.author, four_eyes=True) == ""
+
+
+def test_where_a_profile_says_who_signs_a_role_alone_does_not_do_either() -> None:
+    book = RuleBook(None, NAMED)
+    profile = Profile("p", "ops", "slack:T1", approvers=frozenset({"slack:UZOE"}))
+    book.amend((), (profile,), (Binding("slack:T1", "p"),))
+    inside = book.rules(ConversationKey("slack", "T1", "C1", "1")).signatories
+    outside = book.rules(ConversationKey("slack", "T2", "C1", "1")).signatories
+    assert [inside.signs(each.member) for each in (NIGHT, ROOT)] == [False, True]
+    assert [outside.signs(each.member) for each in (NIGHT, ROOT)] == [True, True]

@@ -1,0 +1,60 @@
+"""A `python` whose programs are loaded already: it has the fork server begin what it is told to begin.
+
+It stands in for the program as a process: it hands on its streams and the signals to end, ends as the program ends, and
+the program is killed with it. `programs` puts it, under the name `python`, beside the socket it talks to. What is
+neither a module nor a file, it leaves to the interpreter itself. It is run without `site`, so that it starts fast.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from types import FrameType
+
+NUMBER = struct.Struct("!i")
+SOCKET = "socket"
+STREAMS = (0, 1, 2)
+
+
+def main() -> None:
+    """Be what the command line says."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["-m"]:
+        begin(arguments[1:])
+    elif arguments and arguments[0].endswith(".py"):
+        begin(arguments)
+    else:
+        os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def begin(program: list[str]) -> None:
+    """Have it begun, wait, and end like it."""
+    asked = {"arguments": program, "folder": os.getcwd(), "environment": dict(os.environ), "terminal": False}  # noqa: PTH109 - no paths, no loading
+    told, theirs = socket.socketpair()
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server.connect(sys.argv[0].removesuffix("python") + SOCKET)
+    socket.send_fds(server, [json.dumps(asked).encode()], [*STREAMS, theirs.fileno()])
+    theirs.close()
+    for stream in STREAMS:
+        os.close(stream)  # whoever waits for the end of the program's output shall not wait for this one's
+    pid = NUMBER.unpack(told.recv(NUMBER.size))[0]
+    server.close()
+
+    def hand_on(number: int, _frame: FrameType | None) -> None:
+        os.kill(pid, number)
+
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, hand_on)
+    status = NUMBER.unpack(told.recv(NUMBER.size))[0]
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+if __name__ == "__main__":
+    main()

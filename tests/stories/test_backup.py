@@ -1,0 +1,91 @@
+"""A backup made beside a bot that answers, and what becomes of it: a database that is whole, and a bot that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.postgres import Server
+from tests.stories.test_signatures import card
+from tests.stories.workplace import PROJECT, Workplace
+
+NOTE = "Please note: the office closes early on Friday"
+GUIDE = (PROJECT / "docs" / "backup.md").read_text(encoding="utf-8")
+
+
+def stop_what_was_open(database: Path) -> None:
+    """What the guide says to do before a restored database is used."""
+    [script] = re.findall(r"<<'END'\n(.*?)^ *END$", GUIDE, re.MULTILINE | re.DOTALL)
+    unindented = "\n".join(line.removeprefix("   ") for line in script.splitlines())
+    subprocess.run([sys.executable, "-", str(database)], input=unindented, text=True, check=True, timeout=30)
+
+
+async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_goes_on_with_it(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    place, other = Workplace(tmp_path / "one"), Workplace(tmp_path / "two")
+    async with place.begun("--approve", "all", "--conversation", "kept") as bot, asyncio.timeout(120):
+        assert bot.stdin is not None
+        assert bot.stdout is not None
+        bot.stdin.write(f"{NOTE}\n".encode())
+        assert await bot.stdout.readline()
+        bot.stdin.write(b"Show my notes\n" * 5)
+        made = await asyncio.to_thread(place.countersign, "db", "backup", "copy.db")
+        bot.stdin.close()
+        await bot.stdout.read()
+        assert await bot.wait() == 0
+    assert (made.code, made.err) == (0, "")
+    assert made.out.startswith("copy.db has everything up to now, ")
+    head = made.out.split()[-1]
+    assert int(head.partition(":")[0]) > 0
+
+    other.data.mkdir()
+    shutil.copyfile(place.folder / "copy.db", other.data / "countersign.db")
+    verified = await asyncio.to_thread(other.countersign, "audit", "verify", "--head", head)
+    assert (verified.code, verified.err) == (0, "")
+    assert verified.out.endswith(f"The last one is {head}\n")
+    kept = await asyncio.to_thread(other.chat, "-m", "/conversations show kept")
+    assert NOTE in kept.out
+    said = await asyncio.to_thread(other.chat, "--conversation", "kept", "-m", "hello")
+    assert (said.code, bool(said.out)) == (0, True)
+
+    again = await asyncio.to_thread(place.countersign, "db", "backup", "copy.db")
+    assert (again.code, again.out) == (1, "")
+    assert again.err == (
+        "countersign: copy.db is there already, and no backup is overwritten. Fix: give another name\n"
+    )
+
+
+async def test_a_call_that_waited_when_the_backup_was_made_is_never_run_from_it(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    place, other = Workplace(tmp_path / "one"), Workplace(tmp_path / "two")
+    async with place.terminal("--conversation", "kept") as terminal:
+        await terminal.asks(NOTE)
+        await card(terminal)
+        made = await asyncio.to_thread(place.countersign, "db", "backup", str(tmp_path / "copy.db"))
+        assert made.code == 0
+        terminal.press("y")
+        await terminal.shows("✓ notes.add")
+    assert len(place.notes) == 1
+
+    other.data.mkdir()
+    shutil.copyfile(tmp_path / "copy.db", other.data / "countersign.db")
+    await asyncio.to_thread(stop_what_was_open, other.data / "countersign.db")
+    async with other.terminal("--conversation", "kept") as terminal:
+        await terminal.shows("Cancelled. Not run.", "Stopped.")
+        await terminal.asks("hello")
+        await terminal.prompts()
+    assert other.notes == []
+
+
+def test_on_a_server_the_command_that_copies_it_is_named(tmp_path: Path, postgres: Server) -> None:
+    place = Workplace(tmp_path, {}, DATABASE_URL=postgres.fresh())
+    said = place.countersign("db", "backup", "bot.dump")
+    assert (said.code, said.out) == (1, "")
+    assert '`pg_dump --format=custom --file=bot.dump "$DATABASE_URL"`' in said.err
+    assert not (tmp_path / "bot.dump").exists()

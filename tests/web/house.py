@@ -1,0 +1,125 @@
+"""The HTTP API of a whole house over a real socket: stores on SQLite, engine, toolbox and commands as in production.
+
+The model is the bundled demo, or a script; the MCP server `fake` is an endpoint in the test's own loop, in the
+operator's file.
+
+    async with opened_api(tmp_path) as api:
+        token = await api.token("ci", Role.MEMBER)
+        answer = await api.get("/api/…", token=token)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bot.app.house import House, opened_house
+from bot.app.links import link_pages
+from bot.app.models import ModelChoice
+from bot.app.operator_files import read_operator_files
+from bot.app.web import join, opened_surface, served_web, web_parts
+from bot.domain.callers import Role
+from bot.domain.servers import EVERYWHERE
+from bot.ports import LanguageModel, Surface
+from bot.settings import read_settings
+from bot.web.parts import WebParts
+from tests.fakes.mcp_http import FakeEndpoint
+from tests.fakes.parts import ANA, ScriptedModel
+
+ADMIN_TOKEN = "the-operators-own-token-of-the-tests"
+DEMO = ModelChoice("demo", "demo")
+TOOLS = ("look", "write")
+"""The tools of the server `fake`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedChoice(ModelChoice):
+    """A model of the test's own."""
+
+    model: ScriptedModel | None = None
+
+    def create(self) -> LanguageModel:
+        assert self.model is not None
+        return self.model
+
+
+def scripted(model: ScriptedModel) -> ModelChoice:
+    return ScriptedChoice("scripted", "scripted", model=model)
+
+
+@dataclass
+class Api:
+    """The API as programs meet it. `client` sends no token by itself; the methods here send the operator's."""
+
+    house: House
+    parts: WebParts
+    endpoint: FakeEndpoint
+    port: int
+    client: httpx2.AsyncClient
+
+    async def token(self, name: str, role: Role, workspace: str = EVERYWHERE, lifetime: float | None = None) -> str:
+        """Make one."""
+        return (await self.parts.tokens.create(name, role, workspace, lifetime, ANA))[1]
+
+    async def request(self, method: str, path: str, *, token: str | None = ADMIN_TOKEN, **more: Any) -> httpx2.Response:
+        headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
+        return await self.client.request(method, path, headers=headers, **more)
+
+    async def get(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.request("GET", path, **more)
+
+    async def post(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.request("POST", path, **more)
+
+    async def put(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.request("PUT", path, **more)
+
+    async def patch(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.request("PATCH", path, **more)
+
+    async def delete(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.request("DELETE", path, **more)
+
+
+@asynccontextmanager
+async def opened_api(
+    folder: Path,
+    *,
+    model: ModelChoice = DEMO,
+    surfaces: list[Surface] | None = None,
+    servers: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Api]:
+    """A house in `folder`, its API served on a port of its own. `servers` are more entries of the operator's file."""
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern(*TOOLS)
+        entries = {"fake": {"url": endpoint.url}, **(servers or {})}
+        file = folder / "servers.json"
+        file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+        given = {
+            "database_url": f"sqlite:///{folder / 'countersign.db'}",
+            "admin_api_token": ADMIN_TOKEN,
+            "port": 0,
+            "mcp_servers_file": file,
+            "policy_file": folder / "policy.toml",
+            "system_prompt_file": folder / "system_prompt.md",
+            "bot_model": "demo",
+            **settings,
+        }
+        read = read_settings(**given)
+        surface = await opened_surface()
+        async with opened_house(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as house:
+            join(surface, read, house)
+            parts = web_parts(read, house, surface)
+            pages = link_pages(parts.command_parts, [surface, *(surfaces or [])])
+            async with (
+                served_web(read, parts=parts, pages=pages) as port,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+            ):
+                yield Api(house, parts, endpoint, port, client)

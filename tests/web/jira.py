@@ -1,0 +1,51 @@
+"""A house that lets servers be on this machine, and a server there that is not in the operator's file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.fakes.mcp_http import FakeEndpoint, Message, result
+from tests.web.house import Api
+
+SERVERS = "/api/mcp/servers"
+ON_THIS_MACHINE = "127.0.0.1"
+"""MCP_ALLOWED_HOSTS of such a house."""
+
+
+@asynccontextmanager
+async def opened_jira() -> AsyncIterator[FakeEndpoint]:
+    """Two tools, a resource and a prompt; a tool says what it was given."""
+    async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
+        endpoint.speak_modern("find_issue", "create_issue")
+        endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": _said(m)}]})
+        endpoint.on["resources/list"] = lambda m: result(
+            m, {"resources": [{"uri": "jira://board", "name": "board", "mimeType": "text/plain"}]}
+        )
+        endpoint.on["resources/templates/list"] = lambda m: result(m, {"resourceTemplates": []})
+        endpoint.on["resources/read"] = lambda m: result(
+            m, {"contents": [{"uri": "jira://board", "mimeType": "text/plain", "text": "two issues"}]}
+        )
+        prompt = {"name": "sum-up", "arguments": [{"name": "of", "required": True}]}
+        endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": [prompt]})
+        endpoint.on["prompts/get"] = lambda m: result(
+            m, {"messages": [{"role": "user", "content": {"type": "text", "text": _asked(m)}}]}
+        )
+        yield endpoint
+
+
+def _said(message: Message) -> str:
+    return f"{message['params']['name']} was given {message['params'].get('arguments', {})}"
+
+
+def _asked(message: Message) -> str:
+    return f"Sum up {message['params']['arguments']['of']}."
+
+
+async def added(api: Api, jira: FakeEndpoint, **more: Any) -> dict[str, Any]:
+    """The server, kept under the name `jira`."""
+    answer = await api.post(SERVERS, json={"name": "jira", "url": jira.url, **more})
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found

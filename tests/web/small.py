@@ -1,0 +1,87 @@
+"""A small API with a few routes of the test's own, over a real socket: everything around routes, and no house."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from fastapi import APIRouter
+from starlette.routing import BaseRoute
+
+from bot.domain.callers import ApiToken, Role
+from bot.domain.conversations import Author
+from bot.domain.servers import EVERYWHERE
+from bot.web.application import application, guarded
+from bot.web.attempts import Attempts
+from bot.web.hooks import Hook
+from bot.web.requests import Requests
+from bot.web.routes import api_routes
+from bot.web.server import served
+
+OPERATORS = "the-operators-own-token"
+
+
+@dataclass
+class MemoryTokens:
+    """Tokens by what they are. `trouble` is raised instead of looking."""
+
+    kept: dict[str, ApiToken] = field(default_factory=dict)
+    looked: int = 0
+    trouble: Exception | None = None
+
+    async def create(
+        self, name: str, role: Role, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        token = f"cs_{len(self.kept):043}"
+        self.kept[token] = ApiToken(name, name, role, workspace)
+        return self.kept[token], token
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        return list(self.kept.values())
+
+    async def found(self, token: str) -> ApiToken | None:
+        self.looked += 1
+        if self.trouble is not None:
+            raise self.trouble
+        return self.kept.get(token)
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        self.kept = {token: each for token, each in self.kept.items() if each.name != name}
+        return True
+
+    def add(self, name: str, role: Role = Role.MEMBER, workspace: str = EVERYWHERE) -> str:
+        token = f"cs_{len(self.kept):043}"
+        self.kept[token] = ApiToken(name, name, role, workspace)
+        return token
+
+
+def small_application(
+    router: APIRouter,
+    *,
+    tokens: MemoryTokens | None = None,
+    attempts: Attempts | None = None,
+    hooks: Sequence[Hook] = (),
+    pages: Sequence[BaseRoute] = (),
+    largest: int = 100,
+    seconds: float = 15.0,
+) -> Requests:
+    """The routes with everything around them. Bodies are short, so that tests need no long ones."""
+    routes = api_routes([router])
+    api = guarded(routes, tokens or MemoryTokens(), OPERATORS, attempts or Attempts(), largest=largest, seconds=seconds)
+    return application(hooks, api=api, pages=pages)
+
+
+def client_of(port: int) -> httpx2.AsyncClient:
+    """A program that sends the operator's token."""
+    headers = {"Authorization": f"Bearer {OPERATORS}"}
+    return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20)
+
+
+@asynccontextmanager
+async def opened(router: APIRouter, **more: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    """The routes as they are served, and a program."""
+    async with served(small_application(router, **more), "127.0.0.1", 0) as port, client_of(port) as client:
+        yield client

@@ -1,0 +1,111 @@
+"""Streams of events as a program reads them: one connection, event by event, each with what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from tests.web.house import ADMIN_TOKEN
+
+PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class Told:
+    name: str
+    data: dict[str, Any]
+    id: str
+
+
+@dataclass
+class Stream:
+    """One connection; `seen` is everything that came over it."""
+
+    answer: httpx2.Response
+    seen: list[Told] = field(default_factory=list)
+    _lines: AsyncIterator[str] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The kinds of events so far; pieces of one reply count once."""
+        names: list[str] = []
+        for each in self.seen:
+            if not (names and names[-1] == each.name == "message"):
+                names.append(each.name)
+        return names
+
+    @property
+    def last_id(self) -> str:
+        return next(each.id for each in reversed(self.seen) if each.id)
+
+    async def next(self) -> Told | None:
+        """The next event; None once the stream has ended."""
+        if self._lines is None:
+            self._lines = self.answer.aiter_lines()
+        fields: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE):
+            async for line in self._lines:
+                if not line and "event" in fields:
+                    told = Told(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
+                    self.seen.append(told)
+                    return told
+                name, _, value = line.partition(": ")
+                fields[name] = value
+        return None
+
+    async def until(self, name: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
+        """Read on until there is such an event."""
+        while (told := await self.next()) is not None:
+            if told.name == name and wanted(told.data):
+                return told.data
+        raise AssertionError(f"the stream ended without {name}: {self.names}")
+
+    async def ended(self) -> list[Told]:
+        """Everything until the stream ends."""
+        while await self.next() is not None:
+            pass
+        return self.seen
+
+
+@asynccontextmanager
+async def streamed(
+    client: httpx2.AsyncClient,
+    method: str,
+    path: str,
+    *,
+    token: str = ADMIN_TOKEN,
+    headers: dict[str, str] | None = None,
+    **more: Any,
+) -> AsyncIterator[Stream]:
+    """Ask for something that is answered with events."""
+    sent = {"Authorization": f"Bearer {token}", **(headers or {})}
+    async with client.stream(method, path, headers=sent, **more) as answer:
+        yield Stream(answer)
+
+
+@asynccontextmanager
+async def asked(
+    client: httpx2.AsyncClient, text: str, conversation: str | None = None, **more: Any
+) -> AsyncIterator[Stream]:
+    """Ask something and follow the answer."""
+    body = {"conversationId": conversation, "payload": {"messages": [{"role": "user", "content": text}]}}
+    async with streamed(client, "POST", "/api/responses/stream", json=body, **more) as stream:
+        assert stream.answer.status_code == 200, await stream.answer.aread()
+        yield stream
+
+
+def replies(seen: list[Told]) -> dict[str, str]:
+    """The replies as a client puts them together, by their ids."""
+    texts: dict[str, str] = {}
+    for each in seen:
+        if each.name == "message":
+            known = texts.get(each.data["id"], "")
+            assert each.data["offset"] in (0, len(known)), "a piece is missing"
+            texts[each.data["id"]] = known[: each.data["offset"]] + each.data["delta"]
+    return texts

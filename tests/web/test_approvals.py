@@ -1,0 +1,274 @@
+"""Signing over HTTP: the same as the buttons on a card, by the same rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bot.domain.callers import Role
+from bot.domain.conversations import Author, ConversationKey
+from tests.fakes.mcp_http import result
+from tests.fakes.parts import RecordingSurface, ScriptedModel, ask_for, call, message, say
+from tests.stories.workplace import a_tool
+from tests.stories.workplace import scripted as server_script
+from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
+
+WRITE = "fake__write"
+POLICY = """
+[[rules]]
+policy = "ASK_USER"
+server = "fake"
+approvers = ["{who}"]
+{more}
+"""
+
+
+@asynccontextmanager
+async def an_api(
+    folder: Path, *calls: dict[str, Any], who: str = "api-role:approver", more: str = ""
+) -> AsyncIterator[Api]:
+    """A house whose model writes so, then says that it has; approvers sign."""
+    (folder / "policy.toml").write_text(POLICY.format(who=who, more=more), encoding="utf-8")
+    script = [each for arguments in calls for each in (ask_for(call(WRITE, **arguments)), say("Written."))]
+    async with opened_api(folder, model=scripted(ScriptedModel([*script]))) as api:
+        api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]})
+        yield api
+
+
+async def wanted(api: Api, token: str = ADMIN_TOKEN, **more: Any) -> dict[str, Any]:
+    """Ask; the call that waits for a signature then."""
+    body = {"payload": {"input": "write it", "stream": False}, **more}
+    answer = await api.post("/api/responses/stream", json=body, token=token)
+    assert answer.status_code == 202, answer.text
+    (approval,) = answer.json()["approvals"]
+    return dict(approval)
+
+
+async def decided(api: Api, approval: dict[str, Any], token: str, **said: Any) -> tuple[int, dict[str, Any]]:
+    answer = await api.post(f"/api/responses/approval/{approval['approvalRequestId']}", json=said, token=token)
+    return answer.status_code, answer.json()
+
+
+def written(api: Api) -> list[Any]:
+    """What has reached the tool."""
+    calls = [message for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
+    return [each["params"]["arguments"] for each in calls]
+
+
+async def becomes_done(api: Api, approval: dict[str, Any], status: str = "COMPLETED") -> dict[str, Any]:
+    async with asyncio.timeout(20):
+        while True:
+            found: dict[str, Any] = (await api.get(f"/api/responses/{approval['responseId']}")).json()
+            if found["status"] == status:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_one_signature_counts_and_the_next_hears_who_was_faster(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        one, two = await api.token("one", Role.APPROVER), await api.token("two", Role.APPROVER)
+        approval = await wanted(api)
+        answers = await asyncio.gather(
+            decided(api, approval, one, approved=True), decided(api, approval, two, approved=True)
+        )
+        assert sorted(status for status, _ in answers) == [200, 409]
+        (late,) = [body for status, body in answers if status == 409]
+        assert late["error"]["code"] == "already_settled"
+        assert "Approved" in late["error"]["message"] or "approved" in late["error"]["message"]
+        await becomes_done(api, approval)
+        assert written(api) == [{"text": "hello"}]
+        assert (await decided(api, approval, one, approved=False))[0] == 409
+
+
+async def test_what_was_changed_meanwhile_is_not_signed_under_its_old_revision(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello", "api_key": "hunter2"}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        status, changed = await decided(api, approval, approver, arguments={"text": "hi", "api_key": "••••"})
+        assert (status, changed["outcome"], changed["revision"]) == (200, "revised", 2)
+        status, body = await decided(api, approval, approver, approved=True)
+        assert (status, body["error"]["code"]) == (409, "out_of_date")
+        shown = (await api.get(f"/api/responses/approval/{approval['approvalRequestId']}", token=approver)).json()
+        assert (shown["revision"], shown["changedBy"]) == (2, "one")
+        assert shown["changes"] == [{"name": "text", "before": '"hello"', "after": '"hi"'}]
+        assert (await decided(api, approval, approver, approved=True, revision=2))[1]["outcome"] == "approved"
+        await becomes_done(api, approval)
+        assert written(api) == [{"text": "hi", "api_key": "hunter2"}]
+
+
+async def test_a_call_is_changed_and_signed_at_once(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        status, body = await decided(api, approval, approver, approved=True, arguments={"text": "hi"})
+        assert (status, body["outcome"], body["revision"]) == (200, "approved", 2)
+        await becomes_done(api, approval)
+        assert written(api) == [{"text": "hi"}]
+
+
+async def test_under_four_eyes_whoever_changes_a_call_does_not_sign_it(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}, more="four_eyes = true") as api:
+        one, two = await api.token("one", Role.APPROVER), await api.token("two", Role.APPROVER)
+        approval = await wanted(api)
+        status, body = await decided(api, approval, one, approved=True, arguments={"text": "hi"})
+        assert (status, body["outcome"], body["revision"]) == (200, "revised", 2)
+        assert "have changed what it would do" in body["message"]
+        assert (await decided(api, approval, one, approved=True, revision=2))[0] == 403
+        assert (await decided(api, approval, two, approved=True, revision=2))[1]["outcome"] == "approved"
+
+
+async def test_where_it_takes_two_the_first_is_counted(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}, more="quorum = 2") as api:
+        one, two = await api.token("one", Role.APPROVER), await api.token("two", Role.APPROVER)
+        approval = await wanted(api)
+        assert approval["needed"] == 2
+        status, body = await decided(api, approval, one, approved=True)
+        assert (status, body["outcome"], body["needed"], body["message"]) == (
+            200,
+            "counted",
+            1,
+            "Signed. 1 more signature is needed.",
+        )
+        found = (await api.get("/api/responses/approvals", token=two)).json()["approvals"]
+        assert [each["signatures"] for each in found] == [["one"]]
+        assert (await decided(api, approval, two, approved=True))[1]["outcome"] == "approved"
+
+
+async def test_a_grant_lets_the_next_call_run_unasked(folder: Path) -> None:
+    server = server_script(folder, "test", a_tool("count", reads=True, label="string"), trusted=True)
+    script = [each for label in "ab" for each in (ask_for(call("test__count", label=label)), say("Counted."))]
+    model = scripted(ScriptedModel([*script]))
+    async with opened_api(folder, model=model, servers={"test": server.entry}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        first = await wanted(api, conversationId="notes")
+        status, body = await decided(api, first, approver, approved=True, grant="thread")
+        assert (status, body["outcome"]) == (200, "approved")
+        await becomes_done(api, first)
+        again = {"conversationId": "notes", "payload": {"input": "again", "stream": False}}
+        answer = await api.post("/api/responses/stream", json=again)
+        assert (answer.status_code, answer.json()["text"]) == (200, "Counted.")
+        assert answer.json()["toolCalls"][0]["grantedBy"] == "one"
+
+
+async def test_what_may_not_be_granted_is_not_signed_either(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        assert approval["risk"] == "destructive"
+        status, body = await decided(api, approval, approver, approved=True, grant="thread")
+        assert (status, body["error"]["code"]) == (403, "not_allowed")
+        assert written(api) == []
+
+
+async def test_a_member_signs_nothing_and_may_turn_its_own_call_down(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        member, other = await api.token("me", Role.MEMBER), await api.token("other", Role.MEMBER)
+        approval = await wanted(api, member)
+        for said in ({"approved": True}, {"approved": True, "grant": "thread"}):
+            status, body = await decided(api, approval, member, **said)
+            assert (status, body["error"]["code"]) == (403, "not_allowed")
+        assert (await decided(api, approval, other, approved=False))[0] == 404
+        changed = (await decided(api, approval, member, approved=True, arguments={"text": "hi"}))[1]
+        assert (changed["outcome"], changed["revision"]) == ("revised", 2)
+        denied = await decided(api, approval, member, approved=False, revision=2)
+        assert denied[1]["outcome"] == "denied"
+        assert written(api) == []
+
+
+async def test_a_program_that_a_rule_names_signs_whatever_its_role(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}, who="api:robot") as api:
+        robot, approver = await api.token("robot", Role.MEMBER), await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        assert (await api.get("/api/responses/approvals", token=approver)).json()["approvals"] == []
+        assert (await decided(api, approval, approver, approved=True))[0] == 403
+        assert len((await api.get("/api/responses/approvals", token=robot)).json()["approvals"]) == 1
+        assert (await decided(api, approval, robot, approved=True))[1]["outcome"] == "approved"
+
+
+async def test_a_token_of_another_workspace_finds_no_call(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        here = await api.token("here", Role.APPROVER, "slack:T1")
+        elsewhere = await api.token("elsewhere", Role.APPROVER, "slack:T2")
+        asking = await api.token("asking", Role.MEMBER, "slack:T1")
+        approval = await wanted(api, asking)
+        assert (await decided(api, approval, elsewhere, approved=True))[0] == 404
+        assert (await api.get("/api/responses/approvals", token=elsewhere)).json()["approvals"] == []
+        assert (
+            await api.get(f"/api/responses/approval/{approval['approvalRequestId']}", token=elsewhere)
+        ).status_code == 404
+        (listed,) = (await api.get("/api/responses/approvals", token=here)).json()["approvals"]
+        assert listed["conversationId"].startswith("api:slack!3AT1:asking:")
+        assert (await decided(api, approval, here, approved=True))[1]["outcome"] == "approved"
+
+
+async def test_a_call_that_waits_in_a_chat_is_signed_by_a_token_of_its_workspace(folder: Path) -> None:
+    chat = ConversationKey("slack", "T1", "C2", "17.000100")
+    model = scripted(ScriptedModel([ask_for(call(WRITE, text="hello")), say("Written.")]))
+    surface = RecordingSurface(reach="slack:")
+    async with opened_api(folder, model=model, surfaces=[surface]) as api:
+        api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]})
+        here = await api.token("here", Role.APPROVER, "slack:T1")
+        elsewhere = await api.token("elsewhere", Role.APPROVER, "slack:T2")
+        member = await api.token("member", Role.MEMBER, "slack:T1")
+        author = Author("slack", "U1", "Sam")
+        receipt = await api.house.engine.receive(message("write it", "k1", conversation=chat, author=author))
+        await surface.wait_for(lambda view: bool(view.awaiting))
+        for token in (elsewhere, member):
+            assert (await api.get("/api/responses/approvals", token=token)).json()["approvals"] == []
+        (approval,) = (await api.get("/api/responses/approvals", token=here)).json()["approvals"]
+        assert (approval["conversationId"], approval["requestedFor"]) == (str(chat), "Sam")
+        for token in (elsewhere, member):
+            assert (await decided(api, approval, token, approved=True))[0] == 404
+        assert (await decided(api, approval, here, approved=True))[1]["outcome"] == "approved"
+        await surface.ended(receipt.turn_id)
+        assert written(api) == [{"text": "hello"}]
+        (call_made,) = (await api.get(f"/api/responses/{receipt.turn_id}")).json()["toolCalls"]
+        assert call_made["decidedBy"] == "here"
+
+
+async def test_who_may_not_sign_by_the_rules_is_told_who_may(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}, more="four_eyes = true") as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api, approver)
+        status, body = await decided(api, approval, approver, approved=True)
+        assert (status, body["error"]["code"]) == (403, "not_allowed")
+        assert "api-role:approver" in body["error"]["message"]
+        (own,) = (await api.get("/api/responses/approvals", token=approver)).json()["approvals"]
+        assert own["approvalRequestId"] == approval["approvalRequestId"]
+
+
+async def test_a_token_that_was_revoked_signs_nothing(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        await api.parts.tokens.revoke("one", (await api.parts.engine.view(approval["responseId"])).turn.author)
+        assert (await decided(api, approval, approver, approved=True))[0] == 401
+        assert written(api) == []
+
+
+async def test_what_makes_no_sense_is_refused_by_its_field(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello", "auth": {"user": "u", "password": "p"}}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        assert approval["arguments"] == {"text": "hello", "auth": "••••"}
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({}, "approved"),
+            ({"approved": "yes"}, "approved"),
+            ({"approved": False, "arguments": {}}, "arguments"),
+            ({"approved": True, "grant": "forever"}, "grant"),
+            ({"approved": False, "grant": "thread"}, "grant"),
+            ({"approved": True, "revision": 0}, "revision"),
+            ({"arguments": {"text": "a ••••"}}, "arguments.text"),
+            ({"arguments": {"other": ["••••"]}}, "arguments.other"),
+            ({"approved": True, "by": "ana"}, "by"),
+        ]
+        for said, field in cases:
+            status, body = await decided(api, approval, approver, **said)
+            assert status == 422, (said, body)
+            assert list(body["error"]["fields"]) == [field], said
+        unknown = {"approvalRequestId": "nothing"}
+        assert (await decided(api, unknown, approver, approved=True))[1]["error"]["code"] == "not_found"
+        assert written(api) == []

@@ -1,0 +1,159 @@
+"""Who may call: tokens, roles, workspaces, and how often one address may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import APIRouter
+
+from bot.domain.callers import Role
+from bot.errors import DatabaseUnavailable
+from bot.web.attempts import Attempts
+from bot.web.authentication import AdminCaller, ApproverCaller, MemberCaller, within
+from tests.fakes.parts import ANA
+from tests.web.house import opened_api
+from tests.web.small import OPERATORS, MemoryTokens, opened
+
+WRONG = (None, "x", "cs_" + "a" * 43, OPERATORS[:-1], f"{OPERATORS}x", OPERATORS.upper())
+
+
+def routes() -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/api/member")
+    async def member(caller: MemberCaller) -> str:
+        return caller.author.principal
+
+    @router.get("/api/approver")
+    async def approver(caller: ApproverCaller) -> str:
+        return caller.author.principal
+
+    @router.get("/api/admin")
+    async def admin(caller: AdminCaller) -> str:
+        return caller.author.principal
+
+    @router.get("/api/workspaces/{workspace}")
+    async def inside(caller: MemberCaller, workspace: str) -> str:
+        return within(caller, workspace)
+
+    return router
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Served:
+    client: httpx2.AsyncClient
+    tokens: MemoryTokens
+    clock: Clock
+
+    async def get(self, path: str, token: str | None, scheme: str = "Bearer") -> httpx2.Response:
+        headers = {} if token is None else {"Authorization": f"{scheme} {token}"}
+        request = self.client.build_request("GET", path)
+        request.headers.pop("authorization")
+        request.headers.update(headers)
+        return await self.client.send(request)
+
+
+@pytest.fixture
+async def small() -> AsyncIterator[Served]:
+    tokens, clock = MemoryTokens(), Clock()
+    attempts = Attempts(at_once=10, seconds=6, clock=clock)
+    async with opened(routes(), tokens=tokens, attempts=attempts) as client:
+        yield Served(client, tokens, clock)
+
+
+async def test_whoever_has_no_good_token_hears_the_same_whatever_is_wrong_with_it(small: Served) -> None:
+    answers = [await small.get("/api/member", token) for token in WRONG]
+    answers += [await small.get("/api/member", OPERATORS, "Basic"), await small.get("/api/nothing", None)]
+    for answer in answers:
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert answer.json()["error"] == answers[0].json()["error"]
+    assert answers[0].json()["error"] == {
+        "code": "unauthorized",
+        "message": "This takes a token that is good.",
+        "fix": "send Authorization: Bearer TOKEN; `countersign tokens create` makes one",
+        "fields": {},
+    }
+    assert small.tokens.looked == 1, "what cannot be a token is not looked for"
+
+
+async def test_the_operators_token_and_those_in_the_store_are_let_in_under_their_names(small: Served) -> None:
+    night = small.tokens.add("night", Role.APPROVER)
+    for token, scheme, principal in (
+        (OPERATORS, "Bearer", "api:admin"),
+        (night, "Bearer", "api:night"),
+        (night, "bearer", "api:night"),
+    ):
+        answer = await small.get("/api/member", token, scheme)
+        assert (answer.status_code, answer.json()) == (200, principal)
+
+
+async def test_a_role_may_what_the_smaller_ones_may_and_no_more(small: Served) -> None:
+    by_role = {role: small.tokens.add(role.value, role) for role in Role}
+    found = {
+        role: [(await small.get(f"/api/{each.value}", token)).status_code for each in Role]
+        for role, token in by_role.items()
+    }
+    assert found == {Role.MEMBER: [200, 403, 403], Role.APPROVER: [200, 200, 403], Role.ADMIN: [200, 200, 200]}
+    refused = (await small.get("/api/admin", by_role[Role.APPROVER])).json()["error"]
+    assert (refused["code"], refused["message"]) == ("forbidden", "This takes a token with the role admin.")
+
+
+async def test_a_token_of_one_workspace_is_good_for_no_other(small: Served) -> None:
+    everywhere, of_one = small.tokens.add("all"), small.tokens.add("one", Role.ADMIN, "slack:T1")
+    statuses = [
+        (await small.get(f"/api/workspaces/{workspace}", token)).status_code
+        for token in (everywhere, of_one)
+        for workspace in ("slack:T1", "slack:T2", "slack:T", "discord:T1")
+    ]
+    assert statuses == [200, 200, 200, 200, 200, 403, 403, 403]
+
+
+async def test_whoever_fails_too_often_waits_and_good_tokens_never_do(small: Served) -> None:
+    night = small.tokens.add("night")
+    assert [(await small.get("/api/member", "x")).status_code for _ in range(12)] == [401] * 10 + [429] * 2
+    refused = await small.get("/api/member", "x")
+    assert (refused.headers["retry-after"], refused.json()["error"]["code"]) == ("6", "too_many_failures")
+    assert [(await small.get("/api/member", token)).status_code for token in (night, OPERATORS)] == [200, 200]
+    small.clock.now += 6
+    assert [(await small.get("/api/member", "x")).status_code for _ in range(2)] == [401, 429]
+
+
+async def test_a_database_that_is_away_is_no_wrong_token(small: Served) -> None:
+    token = small.tokens.add("night")
+    small.tokens.trouble = DatabaseUnavailable("The database db.internal is away: refused.", "start it")
+    answer = await small.get("/api/member", token)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "db.internal" not in answer.text
+    assert (await small.get("/api/member", OPERATORS)).status_code == 200
+
+
+def test_failures_of_one_address_are_not_anothers_and_few_are_remembered() -> None:
+    clock = Clock()
+    attempts = Attempts(at_once=1, seconds=10, clock=clock, most=2)
+    assert [attempts.failed("a"), attempts.failed("a"), attempts.failed("b")] == [0, 10, 0]
+    clock.now += 4
+    assert attempts.failed("a") == pytest.approx(6)
+    attempts.failed("c")
+    assert attempts.failed("b") == 0, "the one that failed longest ago is forgotten"
+
+
+async def test_tokens_are_read_from_the_database_at_every_request(folder: Path) -> None:
+    async with opened_api(folder) as api:
+        token = await api.token("ci", Role.ADMIN)
+        assert (await api.get("/api/nothing", token=token)).status_code == 404
+        await api.parts.tokens.revoke("ci", ANA)
+        assert (await api.get("/api/nothing", token=token)).status_code == 401
+        assert (await api.get("/api/nothing", token=None)).status_code == 401
+        assert (await api.get("/healthz", token=None)).status_code == 200

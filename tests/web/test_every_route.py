@@ -1,0 +1,99 @@
+"""Every route of the API, found by walking them: none without a token, with too small a role, or from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fastapi.routing import RouteContext, iter_route_contexts
+
+from bot.domain.callers import Role
+from bot.web.application import mounted
+from bot.web.authentication import Needs
+from bot.web.routes import api_routes
+from tests.web.house import Api, opened_api
+
+OPEN = ("/healthz",)
+"""What takes no token, and why: a load balancer asks it."""
+HOME, ELSEWHERE = "slack:T1", "slack:T2"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A route as a caller meets it. `needs` is the role it asks for."""
+
+    method: str
+    path: str
+    needs: Role
+
+    def address(self, workspace: str) -> str:
+        return re.sub(r"\{(\w+)[^}]*\}", lambda name: workspace if "workspace" in name[1].lower() else "x", self.path)
+
+    @property
+    def is_of_a_workspace(self) -> bool:
+        return "{workspace" in self.path
+
+
+def needs(dependant: Any) -> Iterator[Role]:
+    """What a route asks for, in itself and in what it is built from."""
+    for each in dependant.dependencies:
+        if isinstance(each.call, Needs):
+            yield each.call.role
+        yield from needs(each)
+
+
+def known(route: RouteContext) -> Iterator[Known]:
+    roles = list(needs(route.dependant))
+    assert roles, f"{route.path} lets everybody in who has a token: say whom it is for"
+    assert route.path is not None
+    for method in route.methods or ():
+        yield Known(method, route.path, max(roles, key=list(Role).index))
+
+
+@pytest.fixture
+async def api(folder: Any) -> AsyncIterator[Api]:
+    async with opened_api(folder) as api:
+        yield api
+
+
+@pytest.fixture
+def every(api: Api) -> list[Known]:
+    found = [each for route in iter_route_contexts(api_routes(mounted(api.parts)).routes) for each in known(route)]
+    assert len(found) > 20
+    return found
+
+
+async def test_no_route_is_there_for_whoever_has_no_token(api: Api, every: list[Known]) -> None:
+    codes = []
+    for route in every:
+        answer = await api.request(route.method, route.address(HOME), token=None)
+        # From the eleventh failure on it is said that these are too many.
+        assert answer.status_code in (401, 429), route
+        codes.append(answer.status_code)
+    assert codes[0] == 401
+    for path in OPEN:
+        assert (await api.get(path, token=None)).status_code == 200, path
+
+
+async def test_no_route_is_there_for_a_role_that_is_too_small(api: Api, every: list[Known]) -> None:
+    tokens = {role: await api.token(role.value + "-token", role) for role in Role}
+    refused = [
+        (route, role) for route in every for role in Role if list(Role).index(role) < list(Role).index(route.needs)
+    ]
+    assert refused
+    for route, role in refused:
+        answer = await api.request(route.method, route.address(HOME), token=tokens[role], json={})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden"), (route, role)
+
+
+async def test_no_route_of_a_workspace_is_there_for_a_token_of_another(api: Api, every: list[Known]) -> None:
+    token = await api.token("visitor", Role.ADMIN, ELSEWHERE)
+    of_workspaces = [route for route in every if route.is_of_a_workspace]
+    assert of_workspaces
+    for route in of_workspaces:
+        answer = await api.request(route.method, route.address(HOME), token=token, json={})
+        assert answer.status_code in (403, 404), (route, answer.text)
+        assert answer.json()["error"]["code"] in ("other_workspace", "not_found"), (route, answer.text)

@@ -1,0 +1,113 @@
+"""Following a turn: live where it is drawn, from the rows where another process drives it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Question, Turn, TurnStatus
+from bot.domain.views import TurnView
+from bot.errors import DatabaseUnavailable, NotFound
+from bot.web.turns.following import Following, TooManyFollowers
+from tests.fakes.parts import ANA, until
+
+KEY = ConversationKey("api", "default", "ana", "1")
+TURN = Turn("t1", KEY, 1, ANA, Question("hello"), TurnStatus.RUNNING, 0.0)
+PATIENCE = 10.0
+
+
+def at(revision: int, status: TurnStatus = TurnStatus.RUNNING, **moment: Any) -> TurnView:
+    return TurnView(dataclasses.replace(TURN, status=status), (), revision, **moment)
+
+
+class Rows:
+    """What is on disk, and how often it was read."""
+
+    def __init__(self, *views: TurnView | Exception) -> None:
+        self.views = list(views)
+        self.reads = 0
+
+    async def read(self, _turn_id: str) -> TurnView:
+        self.reads += 1
+        view = self.views.pop(0) if len(self.views) > 1 else self.views[0]
+        if isinstance(view, Exception):
+            raise view
+        return view
+
+
+async def seen_by(following: Following, rows: Rows) -> list[TurnView]:
+    async with asyncio.timeout(PATIENCE), aclosing(following.views("t1", rows.read)) as views:
+        return [view async for view in views]
+
+
+async def test_what_another_process_drives_is_read_from_the_rows_until_it_has_ended() -> None:
+    rows = Rows(at(1), at(1), at(2), DatabaseUnavailable("away"), at(2), at(3, TurnStatus.DONE))
+    assert await seen_by(Following(poll=0.001), rows) == [at(1), at(2), at(3, TurnStatus.DONE)]
+
+
+async def test_what_is_drawn_here_comes_at_once_and_rows_take_nothing_of_it_back() -> None:
+    following, rows, seen = Following(poll=0.005), Rows(at(1)), list[TurnView]()
+
+    async def follow() -> None:
+        async with aclosing(following.views("t1", rows.read)) as views:
+            async for view in views:
+                seen.append(view)
+
+    task = asyncio.create_task(follow())
+    await until(lambda: len(seen) == 1)
+    following.hand(at(1, streaming="a long"))
+    await until(lambda: len(seen) == 2)
+    before = rows.reads
+    await until(lambda: rows.reads > before + 2)  # they know nothing of what is being written
+    following.hand(at(1, streaming="a long answer"))
+    await until(lambda: len(seen) == 3)
+    following.hand(at(2, TurnStatus.DONE))
+    async with asyncio.timeout(PATIENCE):
+        await task
+    assert [view.streaming for view in seen] == ["", "a long", "a long answer", ""]
+    assert following.followers == 0
+
+
+async def test_whoever_is_slow_skips_to_the_newest_and_an_older_view_never_comes_after_it() -> None:
+    following, rows = Following(poll=60), Rows(at(1))
+    async with asyncio.timeout(PATIENCE), aclosing(following.views("t1", rows.read)) as views:
+        assert await anext(views) == at(1)
+        for revision in range(2, 100):
+            following.hand(at(revision))
+        following.hand(at(50))
+        assert (await anext(views)).revision == 99
+        following.hand(at(98))
+        following.hand(at(100, TurnStatus.DONE))
+        assert [view.revision async for view in views] == [100]
+
+
+async def test_many_who_follow_one_turn_read_it_no_more_often_than_one_does() -> None:
+    following, rows = Following(poll=0.1), Rows(at(1))
+    tasks = [asyncio.create_task(seen_by(following, rows)) for _ in range(50)]
+    await until(lambda: following.followers == 50 and rows.reads >= 52)
+    rows.views = [at(2, TurnStatus.DONE)]
+    seen = await asyncio.gather(*tasks)
+    assert all(each[-1].revision == 2 for each in seen)
+    assert rows.reads < 150  # once each at first, then together
+
+
+async def test_a_place_in_the_queue_is_news_and_the_same_place_is_not() -> None:
+    queued = [at(1, TurnStatus.QUEUED, ahead=ahead) for ahead in (2, 2, 1, 1)]
+    rows = Rows(*queued, at(2, TurnStatus.DONE))
+    assert [view.ahead for view in await seen_by(Following(poll=0.001), rows)] == [2, 1, 0]
+
+
+async def test_following_ends_where_the_turn_is_gone_and_where_there_are_too_many() -> None:
+    following = Following(poll=0.001, most=1)
+    with pytest.raises(NotFound):
+        await seen_by(following, Rows(at(1), NotFound("gone")))
+    async with aclosing(following.views("t1", Rows(at(1)).read)) as views:
+        await anext(views)
+        with pytest.raises(TooManyFollowers):
+            await seen_by(following, Rows(at(1)))
+    assert following.followers == 0

@@ -1,0 +1,144 @@
+"""`/healthz`, `/readyz` and `/health`: whether the process lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import httpx2
+import pytest
+
+from bot import __version__
+from bot.app.health import FRESH_SECONDS, HealthCheck
+from bot.domain.health import Condition, Health, Listening, ServersHealth
+from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
+from bot.errors import DatabaseUnavailable
+from bot.ports import Commands, FrontDoor
+from bot.web.application import application
+from bot.web.health import ready_routes
+from bot.web.server import served
+
+CONNECTED, CONNECTING, STANDBY = Listening.CONNECTED, Listening.CONNECTING, Listening.STANDBY
+
+
+@dataclass
+class Place:
+    """A platform that stands as it is told."""
+
+    now: Listening
+
+    async def run(self, engine: FrontDoor, commands: Commands) -> None:
+        raise NotImplementedError
+
+    async def listening(self) -> Listening:
+        return self.now
+
+
+@dataclass
+class House:
+    """A database, platforms and servers, by a clock that stands still."""
+
+    states: list[ServerStatus] = field(default_factory=list)
+    away: bool = False
+    silent: bool = False
+    time: float = 0.0
+    asked: int = 0
+
+    async def ask(self) -> object:
+        self.asked += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.away:
+            raise DatabaseUnavailable("The database postgresql://db.internal is away.")
+        return None
+
+    def servers(self) -> list[ServerState]:
+        return [
+            ServerState(ServerConfig(f"s{number}", HttpTransport("https://secret.internal/mcp")), status)
+            for number, status in enumerate(self.states)
+        ]
+
+    def check(self, **platforms: Place) -> HealthCheck:
+        check = HealthCheck(self.ask, self.servers, clock=lambda: self.time)
+        for name, place in platforms.items():
+            check.watch(name, place)
+        return check
+
+
+async def asked(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
+    async with (
+        served(application(pages=ready_routes(check.look)), "127.0.0.1", 0) as port,
+        httpx2.AsyncClient() as client,
+    ):
+        return await client.get(f"http://127.0.0.1:{port}{path}")
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/health"])
+async def test_a_house_without_any_server_or_platform_is_ready(path: str) -> None:
+    answer = await asked(House().check(), path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {
+        "status": "ready",
+        "version": __version__,
+        "database": "up",
+        "platforms": {},
+        "servers": {"total": 0, "connected": 0, "errors": 0},
+    }
+
+
+async def test_servers_are_counted_and_named_nowhere() -> None:
+    states = [ServerStatus.CONNECTED, ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED, ServerStatus.IDLE]
+    answer = await asked(House(states).check())
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "degraded"
+    assert answer.json()["servers"] == {"total": 4, "connected": 1, "errors": 2}
+    assert "internal" not in answer.text
+
+
+async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -> None:
+    answer = await asked(House(away=True).check(slack=Place(CONNECTED)))
+    assert answer.status_code == 503
+    assert (answer.json()["status"], answer.json()["database"]) == ("unready", "down")
+    assert "internal" not in answer.text
+
+
+async def test_a_database_that_says_nothing_is_as_good_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.app.health.DATABASE_SECONDS", 0.01)
+    assert (await asked(House(silent=True).check())).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("platforms", "condition"),
+    [
+        ({"slack": CONNECTED}, Condition.READY),
+        ({"slack": CONNECTED, "discord": STANDBY}, Condition.READY),
+        ({"slack": CONNECTED, "discord": CONNECTING}, Condition.UNREADY),
+    ],
+)
+def test_every_platform_that_is_received_here_must_be(platforms: Mapping[str, Listening], condition: Condition) -> None:
+    assert Health(database=True, platforms=platforms).condition is condition
+    assert Health(database=False, platforms=platforms).condition is Condition.UNREADY
+
+
+def test_even_if_no_server_can_be_used_the_house_is_ready() -> None:
+    assert Health(database=True, servers=ServersHealth(3, 0, 3)).condition is Condition.DEGRADED
+
+
+async def test_it_follows_what_happens() -> None:
+    house, slack = House(), Place(CONNECTING)
+    check = house.check(slack=slack)
+    assert (await check.look()).condition is Condition.UNREADY
+    slack.now = CONNECTED
+    assert (await check.look()).condition is Condition.READY
+    house.away = True
+    house.time += FRESH_SECONDS
+    assert (await check.look()).condition is Condition.UNREADY
+
+
+async def test_many_who_ask_at_once_are_one_question_to_the_database() -> None:
+    house = House()
+    check = house.check()
+    await asyncio.gather(*(check.look() for _ in range(50)))
+    assert house.asked == 1

@@ -1,0 +1,119 @@
+"""The API keeps to its own description: what fits it is answered as it says, what does not is refused.
+
+schemathesis makes the requests from the document that the application serves, the same ones every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.core.failures import FailureGroup
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.web.house import ADMIN_TOKEN, opened_api
+from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+
+EXAMPLES = 4
+"""Requests to each route, of those that fit and of those that do not."""
+KNOWN = {"ref": "jira", "serverId": "jira", "toolName": "find_issue", "uri": "jira://board"}
+"""What there is, for names that nobody would guess."""
+ENDLESS = ("/status/stream",)
+"""How the addresses end that answer until somebody leaves; what they send is in test_server_actions_api.py."""
+BY_OTHERS = (502, 504)
+"""What the API answers where a server of somebody else's does not do its part: that is as described."""
+ORDER = ("GET", "POST", "PUT", "DELETE")
+"""What is there is looked at before it is changed, and deleted last."""
+CONFIG = {"generation": {"allow-extra-parameters": False}}
+"""What is not in the description has no effect in an address or a header, as everywhere on the web."""
+CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+def asked(document: dict[str, Any]) -> Iterator[Any]:
+    """Every operation that ends by itself."""
+    operations = []
+    schema = schemathesis.openapi.from_dict(document, config=schemathesis.Config.from_dict(CONFIG))
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok), found
+        operations.append(found.ok())
+    for operation in sorted(operations, key=lambda each: ORDER.index(each.method.upper())):
+        if not operation.path.endswith(ENDLESS):
+            yield operation
+
+
+def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[int, list[str]]:
+    """Ask everything; how many requests that were, and what was wrong with the answers."""
+    count, wrong = 0, []
+    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    checks = CHECKS if mode is GenerationMode.POSITIVE else [*CHECKS, negative_data_rejection]
+    for operation in asked(document):
+        if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
+            continue  # any text is an id
+
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode, headers=headers))
+        def one(case: Any) -> None:
+            nonlocal count
+            if mode is GenerationMode.POSITIVE:
+                with_what_there_is(case)
+            answer = case.call(base_url=address, headers=headers, timeout=30)
+            count += 1
+            said = f"{mode.value}: {case.as_curl_command()}\n{answer.status_code} {answer.text[:500]}"
+            if answer.status_code >= 500 and answer.status_code not in BY_OTHERS:
+                wrong.append(said)
+            try:
+                case.validate_response(answer, checks=checks)
+            except FailureGroup as group:
+                wrong.append(f"{said}\n{[str(each)[:500] for each in group.exceptions]}")
+
+        one()
+    return count, wrong
+
+
+def with_what_there_is(case: Any) -> None:
+    """Let a request be about something, and be answered in one piece and at once."""
+    for place in (case.path_parameters, case.body):
+        if isinstance(place, dict):
+            place.update({name: value for name, value in KNOWN.items() if name in place})
+    match case.body:
+        case {"payload": dict() as payload}:
+            payload["stream"] = False
+        case {"toolName": _}:
+            case.body["waitSeconds"] = 0
+
+
+@pytest.mark.timeout(300)
+# schemathesis asks for chance where hypothesis would rather be asked.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
+async def test_what_fits_the_description_is_answered_as_it_says_and_what_does_not_is_refused(folder: Path) -> None:
+    async with opened_jira() as jira, opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE, api_docs=True) as api:
+        await added(api, jira)
+        document = (await api.get("/openapi.json", token=None)).json()
+        assert SERVERS in document["paths"]
+        endless = [operations for path, operations in document["paths"].items() if path.endswith(ENDLESS)]
+        assert endless
+        for operations in endless:
+            assert list(operations["get"]["responses"]["200"]["content"]) == ["text/event-stream"]
+        for mode in (GenerationMode.NEGATIVE, GenerationMode.POSITIVE):
+            count, wrong = await asyncio.to_thread(ask, document, f"http://127.0.0.1:{api.port}", mode)
+            assert not wrong, "\n\n".join(wrong)
+            assert count > 100

@@ -1,0 +1,180 @@
+"""Rules and calls by HTTP: what is said of a tool, and what then becomes of a call to it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.approvals import Decision, Verdict
+from bot.domain.callers import Caller, Role
+from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.web.house import Api, opened_api
+from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+
+POLICIES, EXECUTE = "/api/mcp/approval-policies", "/api/mcp/tools/execute"
+
+
+@pytest.fixture
+async def api(folder: Path) -> AsyncIterator[Api]:
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        yield api
+
+
+@pytest.fixture
+async def jira() -> AsyncIterator[FakeEndpoint]:
+    async with opened_jira() as endpoint:
+        yield endpoint
+
+
+async def put(api: Api, **body: Any) -> dict[str, Any]:
+    answer = await api.put(POLICIES, json=body)
+    assert answer.status_code == 200, answer.text
+    kept: dict[str, Any] = answer.json()
+    return kept
+
+
+async def test_a_policy_is_set_listed_replaced_and_taken_back(api: Api, jira: FakeEndpoint) -> None:
+    server = await added(api, jira)
+    assert (await api.get(POLICIES)).json() == []
+    first = await put(api, serverId="jira", toolName="find_issue", policy="ALWAYS_ALLOW")
+    assert (first["serverId"], first["server"], first["toolName"]) == (server["id"], "jira", "find_issue")
+    assert (first["policy"], first["setBy"], first["managedIn"]) == ("ALWAYS_ALLOW", "api:admin", "database")
+    second = await put(api, serverId=server["id"], toolName="find_issue", policy="ALWAYS_DENY")
+    assert second["id"] == first["id"]
+    assert [each["policy"] for each in (await api.get(POLICIES)).json()] == ["ALWAYS_DENY"]
+    answer = await api.delete(POLICIES, params={"serverId": "jira", "toolName": "find_issue"})
+    assert answer.status_code == 204
+    assert (await api.get(POLICIES)).json() == []
+    assert (await api.delete(POLICIES, params={"serverId": "jira", "toolName": "find_issue"})).status_code == 404
+    assert (await api.delete(POLICIES)).status_code == 422
+    whole = await put(
+        api,
+        serverId="*",
+        policy="ASK_USER",
+        rule={"arguments": {"project": "OPS"}, "approvers": ["slack:U1", "slack:U2"], "quorum": 2, "expires": "2h"},
+    )
+    assert whole["rule"]["quorum"] == 2
+    assert "where project is OPS" in whole["words"]
+    assert (await api.delete(POLICIES, params={"id": whole["id"]})).status_code == 204
+
+
+async def test_a_rule_that_cannot_be_used_says_which_key_of_it(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    for body, status, field in (
+        ({"serverId": "jira", "policy": "MAYBE"}, 422, "policy"),
+        ({"serverId": "jira", "policy": "ALWAYS_DENY", "rule": {"quorum": 2}}, 422, "policy"),
+        ({"serverId": "jira", "policy": "ASK_USER", "rule": {"quorom": 2}}, 422, "rule.quorom"),
+        ({"serverId": "jira", "policy": "ASK_USER", "rule": {"expires": "never"}}, 422, "rule.expires"),
+        ({"serverId": "nothing", "policy": "ASK_USER"}, 404, ""),
+        ({"serverId": "jira", "toolName": "nothing", "policy": "ASK_USER"}, 404, ""),
+        ({"serverId": "ji*", "policy": "ASK_USER"}, 422, ""),
+        ({"serverId": "jira"}, 422, "policy"),
+    ):
+        answer = await api.put(POLICIES, json=body)
+        assert answer.status_code == status, (body, answer.text)
+        assert not field or field in answer.json()["error"]["fields"], (body, answer.text)
+    assert (await api.get(POLICIES)).json() == []
+
+
+async def test_a_workspaces_rule_is_its_own_and_the_files_are_listed_beside_it(folder: Path) -> None:
+    (folder / "policy.toml").write_text('[[rules]]\npolicy = "ALWAYS_DENY"\ntool = "delete_*"\n', "utf-8")
+    async with opened_api(folder) as api:
+        own = await api.token("t1", Role.ADMIN, "slack:T1")
+        answer = await api.put(POLICIES, json={"serverId": "fake", "policy": "ALWAYS_ALLOW"}, token=own)
+        assert answer.json()["workspace"] == "slack:T1"
+        assert (await api.get(POLICIES)).json() == []
+        assert len((await api.get(f"{POLICIES}?workspace=slack:T1")).json()) == 1
+        other = await api.token("t2", Role.ADMIN, "slack:T2")
+        assert (await api.delete(POLICIES, params={"id": answer.json()["id"]}, token=other)).status_code == 404
+        everybodys = await put(api, serverId="fake", policy="ALWAYS_DENY")
+        refused = await api.delete(POLICIES, params={"id": everybodys["id"]}, token=own)
+        assert refused.status_code == 403
+        effective = (await api.get(f"{POLICIES}?effective=true", token=own)).json()
+        assert {each["managedIn"] for each in effective} == {"file", "database"}
+
+
+async def test_a_tool_runs_at_once_where_a_rule_lets_it(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, policy="ALWAYS_ALLOW")
+    call = {"serverId": "jira", "toolName": "find_issue", "arguments": {"key": "OPS-1"}}
+    answer = await api.post(EXECUTE, json=call)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert told["isError"] is False
+    assert [(part["type"], part["text"]) for part in told["content"]] == [
+        ("text", "find_issue was given {'key': 'OPS-1'}")
+    ]
+    assert jira.seen[-1][1]["params"]["name"] == "find_issue"
+
+
+async def test_images_and_files_of_a_tool_come_with_their_bytes(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, policy="ALWAYS_ALLOW")
+    image, sound = base64.b64encode(b"\x89PNG cat").decode(), base64.b64encode(b"OggS purr").decode()
+    content = [
+        {"type": "image", "data": image, "mimeType": "image/png"},
+        {"type": "audio", "data": sound, "mimeType": "audio/ogg"},
+    ]
+    jira.on["tools/call"] = lambda m: result(m, {"content": content})
+    told = (await api.post(EXECUTE, json={"serverId": "jira", "toolName": "find_issue"})).json()["content"]
+    assert [(part["type"], part["text"], part["mimeType"], part["data"]) for part in told] == [
+        ("image", None, "image/png", image),
+        ("text", "[Audio: audio/ogg]", None, None),
+        ("resource", None, "audio/ogg", sound),
+    ]
+
+
+async def test_a_tool_that_asks_first_is_signed_before_it_runs(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    answer = await api.post(EXECUTE, json={"serverId": "jira", "toolName": "create_issue"})
+    assert answer.status_code == 202
+    pending = answer.json()
+    assert (pending["status"], pending["revision"]) == ("approval_required", 1)
+    assert answer.headers["Location"] == pending["follow"]
+    assert pending["approve"].endswith(pending["approvalRequestId"])
+    assert "tools/call" not in jira.methods()
+    # A second call is not kept waiting by the first.
+    assert (await api.post(EXECUTE, json={"serverId": "jira", "toolName": "find_issue"})).status_code == 202
+    admin = Caller("admin", Role.ADMIN)
+    decision = Decision(pending["approvalRequestId"], 1, Verdict.APPROVE, admin.author)
+    await api.parts.engine.decide(decision, admin.member)
+    async with asyncio.timeout(20):
+        while not (await api.parts.engine.view(pending["turnId"])).turn.status.ended:
+            await asyncio.sleep(0.05)
+    assert jira.methods().count("tools/call") == 1
+
+
+async def test_a_tool_that_a_rule_forbids_is_an_error_result_and_never_sent(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, policy="ALWAYS_DENY")
+    answer = await api.post(EXECUTE, json={"serverId": "jira", "toolName": "create_issue"})
+    assert (answer.status_code, answer.json()["isError"]) == (200, True)
+    assert answer.json()["content"][0]["text"]
+    assert "tools/call" not in jira.methods()
+    for body in ({"serverId": "jira", "toolName": "nothing"}, {"serverId": "nothing", "toolName": "find_issue"}):
+        assert (await api.post(EXECUTE, json=body)).status_code == 404
+
+
+async def test_a_resource_is_read_and_a_prompt_written_out(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    await api.post(f"{SERVERS}/jira/sync")
+    read = await api.post("/api/mcp/resources/read", json={"serverId": "jira", "uri": "jira://board"})
+    assert read.json()["contents"] == [
+        {"uri": "jira://board", "mimeType": "text/plain", "text": "two issues", "size": None}
+    ]
+    body = {"serverId": "jira", "name": "sum-up", "arguments": {"of": "OPS"}}
+    [message] = (await api.post("/api/mcp/prompts/get", json=body)).json()["messages"]
+    assert (message["role"], message["content"]["text"]) == ("user", "Sum up OPS.")
+    assert (await api.post("/api/mcp/prompts/get", json={**body, "arguments": {}})).status_code == 422
+    assert (await api.post("/api/mcp/prompts/get", json={**body, "name": "nothing"})).status_code == 404
+
+
+async def test_a_rule_about_a_chat_workspace_holds_for_calls_that_are_made_there_over_http(folder: Path) -> None:
+    (folder / "policy.toml").write_text('[[rules]]\npolicy = "ALWAYS_DENY"\nin = ["slack:T1"]\n', "utf-8")
+    async with opened_api(folder) as api:
+        call = {"serverId": "fake", "toolName": "look"}
+        there = await api.post(f"{EXECUTE}?workspace=slack:T1", json=call)
+        assert (there.status_code, there.json()["isError"]) == (200, True)
+        assert (await api.post(EXECUTE, json=call)).status_code == 202

@@ -1,0 +1,281 @@
+"""MCP servers by HTTP: what is kept, how it is read, and who may."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.callers import Role
+from tests.fakes.mcp_http import FakeEndpoint
+from tests.web.house import Api, opened_api
+from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+
+SECRET, OTHER_SECRET = "s3cret-of-jira-one", "s3cret-of-jira-two"
+
+
+@pytest.fixture
+async def api(folder: Path) -> AsyncIterator[Api]:
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        yield api
+
+
+@pytest.fixture
+async def jira() -> AsyncIterator[FakeEndpoint]:
+    async with opened_jira() as endpoint:
+        yield endpoint
+
+
+def sent(endpoint: FakeEndpoint) -> str:
+    """What the last request signed in with."""
+    return endpoint.seen[-1][0].get("authorization", "")
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (None, "STREAMABLE_HTTP"),
+        ("HTTP", "STREAMABLE_HTTP"),
+        ("STREAMABLE_HTTP", "STREAMABLE_HTTP"),
+        ("AUTO", "AUTO"),
+        ("SSE", "SSE"),
+        ("JSONRPC_HTTP", "JSONRPC_HTTP"),
+    ],
+)
+async def test_every_way_over_http_is_kept_and_told(api: Api, jira: FakeEndpoint, sent: str | None, kept: str) -> None:
+    body = {"name": "Jira", "url": jira.url, "autoConnect": False, **({"transportType": sent} if sent else {})}
+    added = (await api.post(SERVERS, json=body)).json()
+    found = (await api.get(f"{SERVERS}/{added['id']}")).json()
+    assert (added["transportType"], found["transportType"]) == (kept, kept)
+
+
+async def test_a_server_is_added_connected_to_and_found_by_id_slug_and_name(api: Api, jira: FakeEndpoint) -> None:
+    answer = await api.post(SERVERS, json={"name": "Jira Cloud", "url": jira.url, "apiKey": SECRET})
+    assert answer.status_code == 201
+    kept = answer.json()
+    assert answer.headers["Location"] == f"{SERVERS}/{kept['id']}"
+    assert answer.headers["ETag"] == '"1"'
+    assert (kept["serverId"], kept["name"], kept["status"], kept["toolCount"]) == (
+        "jira-cloud",
+        "Jira Cloud",
+        "CONNECTED",
+        2,
+    )
+    assert (kept["authType"], kept["apiKeySet"], kept["createdBy"]) == ("api_key", True, "api:admin")
+    assert "config" not in kept
+    assert sent(jira) == f"Bearer {SECRET}"
+    for ref in (kept["id"], "jira-cloud", "JIRA CLOUD"):
+        found = await api.get(f"{SERVERS}/{ref}")
+        assert found.status_code == 200
+        assert found.json()["tools"] == ["find_issue", "create_issue"]
+        assert found.json()["config"]["url"] == jira.url
+    listed = (await api.get(SERVERS)).json()
+    assert [each["serverId"] for each in listed] == ["fake", "jira-cloud"]
+    assert all("config" not in each for each in listed)
+
+
+async def test_what_is_not_there_is_404_for_every_verb(api: Api) -> None:
+    for method, path in (
+        ("GET", ""),
+        ("PUT", ""),
+        ("DELETE", ""),
+        ("POST", "/connect"),
+        ("POST", "/disconnect"),
+        ("POST", "/verify"),
+        ("POST", "/sync"),
+        ("GET", "/capabilities"),
+        ("GET", "/status/stream"),
+    ):
+        more: dict[str, Any] = {"json": {}} if method == "PUT" else {}
+        answer = await api.request(method, f"{SERVERS}/nothing{path}", **more)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found"), path
+
+
+async def test_the_same_name_is_a_conflict_unless_it_is_meant_to_change_that_server(
+    api: Api, jira: FakeEndpoint
+) -> None:
+    first = await added(api, jira)
+    again = {"name": "jira", "url": jira.url, "description": "Tickets"}
+    answer = await api.post(SERVERS, json=again)
+    assert answer.status_code == 409
+    assert answer.json()["error"]["fields"] == {"name": "It is taken."}
+    answer = await api.post(f"{SERVERS}?upsert=true", json=again)
+    assert answer.status_code == 200
+    assert (answer.json()["id"], answer.json()["description"], answer.json()["version"]) == (first["id"], "Tickets", 2)
+
+
+async def test_a_server_need_not_be_connected_to_at_once_and_its_standing_has_the_words_of_each_seed(
+    api: Api, jira: FakeEndpoint
+) -> None:
+    answer = await api.post(f"{SERVERS}?connect=false", json={"name": "jira", "url": jira.url, "enabled": False})
+    assert (answer.json()["status"], answer.json()["sessionState"], answer.json()["enabled"]) == (
+        "DISABLED",
+        "CLOSED",
+        False,
+    )
+    assert (await api.get(f"{SERVERS}/jira?vocab=seed000")).json()["status"] == "IDLE"
+    assert (await api.get(f"{SERVERS}/jira?vocab=seed004")).json()["status"] == "DISABLED"
+    answer = await api.post(f"{SERVERS}/jira/connect")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "disabled")
+    assert (await api.put(f"{SERVERS}/jira", json={"enabled": True})).json()["enabled"] is True
+    assert (await api.post(f"{SERVERS}/jira/connect")).json()["connected"] is True
+
+
+async def test_times_are_iso_or_epoch_milliseconds_as_is_asked(api: Api, jira: FakeEndpoint) -> None:
+    iso = (await added(api, jira))["createdAt"]
+    assert iso.startswith("20")
+    assert iso.endswith("Z")
+    milliseconds = (await api.get(f"{SERVERS}/jira?time=epoch_ms")).json()["createdAt"]
+    assert isinstance(milliseconds, int)
+    assert milliseconds > 1_700_000_000_000
+
+
+async def test_a_change_leaves_everything_that_it_does_not_name(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, apiKey=SECRET, description="Tickets", systemInstruction="Be brief.")
+    answer = await api.put(f"{SERVERS}/jira", json={"name": "Jira", "toolTimeout": 12, "toolTimeouts": {"export": 60}})
+    changed = answer.json()
+    assert answer.headers["ETag"] == '"2"'
+    assert (changed["name"], changed["serverId"], changed["toolTimeout"]) == ("Jira", "jira", 12)
+    assert (changed["toolTimeouts"], changed["toolTimeoutMax"], changed["listTimeout"]) == ({"export": 60}, 300, 15)
+    assert (changed["description"], changed["systemInstruction"], changed["apiKeySet"]) == (
+        "Tickets",
+        "Be brief.",
+        True,
+    )
+    assert (await api.put(f"{SERVERS}/jira", json={})).json()["version"] == 2
+    renamed = await api.put(f"{SERVERS}/jira", json={"serverId": "tickets"})
+    assert (renamed.json()["serverId"], renamed.json()["name"]) == ("tickets", "Jira")
+
+
+async def test_what_was_read_can_be_sent_back_and_stars_keep_a_secret(api: Api, jira: FakeEndpoint) -> None:
+    headers = {"X-Team": OTHER_SECRET, "X-From": "env:SOMEWHERE"}
+    config = {"url": jira.url, "headerValue": SECRET, "headers": {"X-Team": OTHER_SECRET}}
+    answer = await api.post(SERVERS, json={"name": "jira", "authType": "header", "config": config})
+    assert answer.status_code == 201, answer.text
+    read = (await api.get(f"{SERVERS}/jira")).json()["config"]
+    assert read["headerValue"] == read["headers"]["X-Team"] == "***"
+    assert (await api.put(f"{SERVERS}/jira", json={"config": read})).json()["version"] == 1
+    await api.post(f"{SERVERS}/jira/sync")
+    assert sent(jira) == SECRET
+    assert jira.seen[-1][0]["x-team"] == OTHER_SECRET
+    answer = await api.put(f"{SERVERS}/jira", json={"config": {"headerValue": OTHER_SECRET, "headers": {}}})
+    assert answer.json()["version"] == 2
+    await api.post(f"{SERVERS}/jira/connect")
+    assert sent(jira) == OTHER_SECRET
+    assert "x-team" not in jira.seen[-1][0]
+    answer = await api.put(f"{SERVERS}/jira", json={"config": {"headers": headers}})
+    assert answer.json()["config"]["headers"] == {"X-Team": "***", "X-From": "env:SOMEWHERE"}
+
+
+async def test_a_new_value_of_a_secret_is_used_from_the_next_request_on(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, apiKey=SECRET)
+    changed = await api.put(f"{SERVERS}/jira", json={"apiKey": OTHER_SECRET})
+    assert changed.json()["version"] == 2
+    await api.post(f"{SERVERS}/jira/connect")
+    assert sent(jira) == f"Bearer {OTHER_SECRET}"
+    assert (await api.put(f"{SERVERS}/jira", json={"apiKey": "***"})).json()["version"] == 2
+    gone = await api.put(f"{SERVERS}/jira", json={"apiKey": ""})
+    assert (gone.json()["apiKeySet"], gone.json()["authType"]) == (False, "none")
+
+
+async def test_basic_sign_in_takes_a_name_and_a_password(api: Api, jira: FakeEndpoint) -> None:
+    config = {"url": jira.url, "username": "bot", "password": SECRET}
+    answer = await api.post(SERVERS, json={"name": "jira", "authType": "basic", "config": config})
+    assert answer.status_code == 201
+    assert sent(jira).startswith("Basic ")
+    assert (await api.get(f"{SERVERS}/jira")).json()["config"] == {
+        "url": jira.url,
+        "username": "bot",
+        "password": "***",
+    }
+
+
+UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
+    ({"url": "https://x.example/mcp"}, "serverId", "What is it called?"),
+    ({"name": "x"}, "url", "Where is it?"),
+    ({"name": "x", "url": "ftp://x"}, "url", "no http or https address"),
+    ({"name": "x", "config": {"url": "no address"}}, "config.url", "no http or https address"),
+    ({"name": "x", "url": "https://u:p@x.example"}, "url", "kept readable"),
+    ({"name": "x", "url": "http://169.254.169.254/"}, "url", ""),
+    ({"name": "x", "url": "http://10.0.0.1/mcp"}, "url", ""),
+    ({"name": "x", "transportType": "CARRIER", "url": "https://x.example"}, "transportType", "One of: "),
+    ({"name": "x", "config": {"command": "python", "args": ["-m", "x"]}}, "transportType", "Only the operator"),
+    ({"name": "x", "url": "https://x.example", "authType": "basic"}, "config.password", "It is missing"),
+    ({"name": "x", "url": "https://x.example", "authType": "header"}, "config.headerValue", "It is missing"),
+    ({"name": "x", "url": "https://x.example", "authType": "magic"}, "authType", "One of"),
+    ({"name": "x", "url": "https://x.example", "authType": "none", "apiKey": "abc"}, "apiKey", "how it signs in"),
+    ({"name": "x", "url": "https://x.example", "apiKey": "env:a b"}, "apiKey", "env:NAME"),
+    ({"name": "x", "url": "https://x.example", "apiKey": "two\nlines"}, "apiKey", "plain ASCII"),
+    ({"name": "x", "serverId": "No Slug", "url": "https://x.example"}, "serverId", "Lower-case"),
+    ({"name": "x", "url": "https://x.example", "policy": "maybe"}, "policy", "One of"),
+    ({"name": "x", "url": "https://x.example", "config": {"headers": {"a b": "v"}}}, "config.headers", ""),
+    ({"name": "x", "url": "https://x.example", "colour": "red"}, "colour", "not a field"),
+    ({"name": "x", "config": {"url": "https://x.example", "color": 1}}, "config.color", "not a field"),
+]
+"""What is sent, which field is wrong with it, and what is said of that."""
+
+
+async def test_what_cannot_be_used_is_named_field_by_field_and_nothing_is_kept(api: Api) -> None:
+    for body, field, said in UNUSABLE:
+        answer = await api.post(SERVERS, json=body)
+        assert answer.status_code == 422, (body, answer.text)
+        assert said in answer.json()["error"]["fields"][field], (body, answer.text)
+    assert [each["serverId"] for each in (await api.get(SERVERS)).json()] == ["fake"]
+
+
+async def test_a_name_that_the_operator_does_not_allow_is_refused(folder: Path) -> None:
+    async with opened_api(folder, mcp_allowed_servers="jira") as api:
+        answer = await api.post(SERVERS, json={"name": "other", "url": "https://x.example/mcp"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "name_not_allowed")
+
+
+async def test_whoever_was_overtaken_is_told_by_whom(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    await api.put(f"{SERVERS}/jira", json={"description": "one"}, token=await api.token("ci", Role.ADMIN))
+    conflict = await api.put(f"{SERVERS}/jira", json={"description": "two", "version": 1})
+    assert conflict.status_code == 409
+    assert "changed by api:ci" in conflict.json()["error"]["message"]
+    assert conflict.json()["error"]["fields"] == {"version": "2"}
+    failed = await api.put(f"{SERVERS}/jira", json={"description": "two"}, headers={"If-Match": '"1"'})
+    assert (failed.status_code, failed.headers["ETag"]) == (412, '"2"')
+    assert (await api.delete(f"{SERVERS}/jira", headers={"If-Match": '"1"'})).status_code == 412
+    assert (await api.get(f"{SERVERS}/jira")).json()["description"] == "one"
+    for tag in ('"2"', "*"):
+        changed = await api.put(f"{SERVERS}/jira", json={"description": f"three {tag}"}, headers={"If-Match": tag})
+        assert changed.status_code == 200
+    assert (await api.delete(f"{SERVERS}/jira", headers={"If-Match": '"4"'})).status_code == 204
+
+
+async def test_a_removed_server_is_gone_with_its_connection(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    assert (await api.delete(f"{SERVERS}/jira")).status_code == 204
+    assert (await api.get(f"{SERVERS}/jira")).status_code == 404
+    assert (await api.delete(f"{SERVERS}/jira")).status_code == 404
+
+
+async def test_the_operators_own_server_is_read_only(api: Api) -> None:
+    answer = await api.get(f"{SERVERS}/fake")
+    assert (answer.json()["managedIn"], answer.json()["version"], "ETag" in answer.headers) == ("file", None, False)
+    for method, path in (("PUT", ""), ("DELETE", ""), ("POST", "/disconnect")):
+        more: dict[str, Any] = {"json": {"description": "x"}} if method == "PUT" else {}
+        refused = await api.request(method, f"{SERVERS}/fake{path}", **more)
+        assert refused.status_code == 403
+        assert "operator's file" in refused.json()["error"]["message"]
+
+
+async def test_a_secret_does_not_follow_to_another_address(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, apiKey=SECRET)
+    moved = await api.put(f"{SERVERS}/jira", json={"url": "https://elsewhere.example/mcp"})
+    assert moved.status_code == 422
+    assert "would be sent to this one" in moved.json()["error"]["fields"]["url"]
+    both = await api.put(f"{SERVERS}/jira", json={"url": "https://elsewhere.example/mcp", "apiKey": OTHER_SECRET})
+    assert both.status_code == 200
+
+
+async def test_with_mcp_switched_off_everything_says_so(folder: Path) -> None:
+    async with opened_api(folder, mcp_enabled=False) as api:
+        for path in (SERVERS, "/api/mcp/tools", "/api/mcp/approval-policies", "/api/workspaces/slack:T1/mcp-servers"):
+            answer = await api.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "mcp_disabled")

@@ -1,0 +1,68 @@
+"""HTTP as a surface: nobody need be there, and who somebody is, is asked of the tokens as they are now."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from bot.domain.callers import Caller, Role
+from bot.domain.conversations import HTTP, Author, ConversationKey
+from bot.domain.views import Audience, Drawn, Notice
+from bot.engine.surfaces import surface_for
+from bot.errors import NotFound
+from bot.web.turns.following import Following
+from bot.web.turns.surface import ApiSurface
+from bot.web.turns.uploads import Uploads
+from tests.fakes.parts import ANA
+from tests.web.test_following import KEY, at
+
+CI = Author(HTTP, "ci", "ci")
+THERE = ConversationKey(HTTP, "slack:T1", "ci", "1")
+
+
+async def test_a_drawing_is_out_whether_anybody_follows_or_not() -> None:
+    surface = ApiSurface(Following(), Uploads())
+    assert [drawn async for drawn in surface.show(at(1), {})] == [Drawn("stream", "out")]
+    assert surface_for([surface], KEY) is surface
+    assert surface_for([surface], ConversationKey("slack", "T1", "C1", "1")) is None
+
+
+async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
+    surface = ApiSurface(Following(), Uploads())
+    tokens = {"ci": Caller("ci", Role.APPROVER, "slack:T1")}
+
+    async def find(name: str) -> Caller | None:
+        return tokens.get(name)
+
+    waiting = asyncio.create_task(surface.member(CI, THERE))
+    await asyncio.sleep(0)
+    assert not waiting.done()  # the house is not open yet
+    surface.know(find)
+    member = await waiting
+    assert (member.author, member.external, "api-role:approver" in member.roles) == (CI, False, True)
+    elsewhere = await surface.member(CI, ConversationKey(HTTP, "slack:T2", "ci", "1"))
+    assert (elsewhere.external, elsewhere.roles) == (True, frozenset())
+    tokens.clear()
+    assert (await surface.member(CI, THERE)).external
+    assert (await surface.member(ANA, THERE)).external
+
+
+async def test_images_are_kept_until_they_were_read_and_the_oldest_go_first() -> None:
+    surface = ApiSurface(Following(), Uploads(most=10))
+    one, two = (surface.uploads.keep(data, "image-1.png", "image/png") for data in (b"123456", b"7890"))
+    assert (await surface.fetch(one), await surface.fetch(two)) == (b"123456", b"7890")
+    three = surface.uploads.keep(b"abc", "image-1.png", "image/png")
+    with pytest.raises(NotFound):
+        await surface.fetch(one)
+    assert await surface.fetch(three) == b"abc"
+    surface.uploads.forget(two)
+    surface.uploads.forget(two)
+    assert surface.uploads.size == 3
+
+
+async def test_what_is_told_outside_a_turn_is_in_the_log_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        await ApiSurface(Following(), Uploads()).tell(Audience(str(KEY)), Notice("Still\nwaiting"))
+    assert "api:default:ana:1: Still waiting" in caplog.text

@@ -1,0 +1,183 @@
+"""What a stream tells: the difference between what somebody knows and what there is, and never twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.approvals import Approval
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.terms import Terms
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.views import TurnView
+from bot.web.turns.cursors import Cursor
+from bot.web.turns.events import StreamEvent, Teller
+from tests.fakes.parts import ANA
+from tests.web.test_following import TURN
+
+PLACE = ("notes", lambda _terms, _conversation: "api-role:approver")
+REPLY = ModelStep(1, assistant("I write it.", ToolCall("c1", "fake__write")))
+ASKED = Approval("a1", 1, "print", ANA, 60.0)
+
+
+def view(*steps: Step, status: TurnStatus = TurnStatus.RUNNING, **moment: Any) -> TurnView:
+    return TurnView(dataclasses.replace(TURN, status=status), steps, len(steps), **moment)
+
+
+def write(status: StepStatus, approval: Approval | None = None, text: str = "hi") -> ToolStep:
+    call = ToolCall("c1", "fake__write", {"text": text})
+    result = ToolResult("c1", (TextPart("ok"),)) if status is StepStatus.DONE else None
+    return ToolStep(2, call, ToolRef("fake", "write"), status, approval=approval, result=result)
+
+
+def teller(cursor: str = "") -> Teller:
+    return Teller(*PLACE, Cursor.parse(cursor) if cursor else Cursor("t1"))
+
+
+def told(events: list[StreamEvent]) -> list[tuple[str, Any]]:
+    """The events with what tells them apart."""
+    return [(each.name, each.data.get("status") if each.name != "message" else each.data["delta"]) for each in events]
+
+
+def test_a_reply_grows_and_one_that_is_begun_anew_says_so() -> None:
+    tells = teller()
+    pieces = [
+        event.data
+        for text in ("One", "One two", "", "Three", "Three four")
+        for event in tells.tell(view(streaming=text))
+        if event.name == "message"
+    ]
+    assert [(each["offset"], each["delta"]) for each in pieces] == [(0, "One"), (3, " two"), (0, "Three"), (5, " four")]
+    (whole,) = tells.tell(view(ModelStep(1, assistant("Three four five."))))
+    assert (whole.data["id"], whole.data["offset"], whole.data["delta"]) == ("t1:1", 10, " five.")
+    assert list(tells.tell(view(ModelStep(1, assistant("Three four five."))))) == []
+
+
+def test_a_stream_that_is_taken_up_elsewhere_goes_on_in_the_middle_of_a_word() -> None:
+    (*_, last) = teller().tell(view(streaming="The wea"))
+    (rest,) = teller(str(last.cursor)).tell(view(streaming="The weather"))
+    assert (rest.data["offset"], rest.data["delta"]) == (7, "ther")
+    (other,) = teller(str(last.cursor)).tell(view(streaming="Something else"))
+    assert (other.data["offset"], other.data["delta"]) == (0, "Something else")
+
+
+def test_what_waits_is_asked_for_once_for_each_change_and_each_signature() -> None:
+    tells, two = teller(), dataclasses.replace(ASKED, terms=Terms(quorum=2))
+    list(tells.tell(view(REPLY)))
+    waits = [view(REPLY, write(StepStatus.AWAITING, each)) for each in (two, two)]
+    edited = dataclasses.replace(two, revision=2, proposed={"text": "hi"}, revised_by="Ben")
+    waits.append(view(REPLY, write(StepStatus.AWAITING, edited, "hello")))
+    waits.append(view(REPLY, write(StepStatus.AWAITING, dataclasses.replace(edited, signers=("Ben",)), "hello")))
+    asked = [each.data for now in waits for each in tells.tell(now) if each.name == "approval_required"]
+    assert [(each["revision"], each["arguments"], each["signatures"]) for each in asked] == [
+        (1, {"text": "hi"}, []),
+        (2, {"text": "hello"}, []),
+        (2, {"text": "hello"}, ["Ben"]),
+    ]
+    assert asked[1]["changes"] == [{"name": "text", "before": '"hi"', "after": '"hello"'}]
+
+
+def test_what_running_calls_say_of_themselves_is_told_as_it_comes() -> None:
+    tells = teller()
+    running = write(StepStatus.STARTED)
+    events = [
+        each.data["progress"]
+        for text in ("", "10 %", "10 %", "20 %")
+        for each in tells.tell(view(REPLY, running, progress={2: text} if text else {}))
+        if each.name == "tool_call_update"
+    ]
+    assert events == [None, "10 %", "20 %"]
+
+
+def test_whoever_comes_late_is_told_states_and_no_history() -> None:
+    done = dataclasses.replace(ASKED, decided_by="Ben")
+    whole = view(REPLY, write(StepStatus.DONE, done), ModelStep(3, assistant("Written.")), status=TurnStatus.DONE)
+    assert told(list(teller().tell(whole))) == [
+        ("init", "COMPLETED"),
+        ("message", "I write it."),
+        ("tool_call_update", "COMPLETED"),
+        ("message", "Written."),
+        ("conversation_status", "COMPLETED"),
+        ("done", "COMPLETED"),
+    ]
+
+
+def test_a_place_in_the_queue_is_told_as_it_changes() -> None:
+    tells = teller()
+    queued = [view(status=TurnStatus.QUEUED, ahead=ahead) for ahead in (2, 2, 1)]
+    events = [each for now in (*queued, view()) for each in tells.tell(now)]
+    assert [(each.name, each.data["status"], each.data["ahead"]) for each in events] == [
+        ("init", "CREATED", 2),
+        ("conversation_status", "CREATED", 1),
+        ("conversation_status", "STREAMING", 0),
+    ]
+
+
+STEPS = (REPLY, write(StepStatus.AWAITING, ASKED))
+WALK = [
+    view(status=TurnStatus.QUEUED, ahead=1),
+    view(),
+    view(streaming="I write"),
+    view(REPLY),
+    view(*STEPS),
+    view(*STEPS, status=TurnStatus.WAITING),
+    view(REPLY, write(StepStatus.READY, ASKED)),
+    view(REPLY, write(StepStatus.STARTED, ASKED)),
+    view(REPLY, write(StepStatus.DONE, ASKED)),
+    view(REPLY, write(StepStatus.DONE, ASKED), streaming="Writ"),
+    view(REPLY, write(StepStatus.DONE, ASKED), ModelStep(3, assistant("Written.")), status=TurnStatus.DONE),
+]
+
+
+@given(chance=st.randoms(use_true_random=False))
+def test_however_often_a_stream_breaks_off_nothing_is_lost_or_doubled(chance: Random) -> None:
+    views = [each for each in WALK if each is WALK[-1] or chance.random() < 0.6]
+    got: list[StreamEvent] = []
+    for now in views:
+        # A new connection, perhaps in another process; it may break off behind any event.
+        while True:
+            events = list(teller(str(got[-1].cursor) if got else "").tell(now))
+            taken = len(events) - chance.randint(0, len(events))
+            got += events[:taken]
+            if taken == len(events):
+                break
+    texts: dict[str, str] = {}
+    for each in got:
+        if each.name == "message":
+            known = texts.get(each.data["id"], "")
+            assert each.data["offset"] == len(known)
+            texts[each.data["id"]] = known + each.data["delta"]
+    assert texts == {"t1:1": "I write it.", "t1:3": "Written."}
+    kinds = [each.name for each in got]
+    assert (kinds.count("init"), kinds.count("done"), kinds[-1]) == (1, 1, "done")
+    assert kinds.count("approval_required") <= 1
+    calls = [each.data["status"] for each in got if each.name == "tool_call_update"]
+    assert calls.count("COMPLETED") == 1
+    assert got[-1].cursor.is_over
+
+
+@given(
+    state=st.sampled_from(["-", "i", "q3", "r", "w", "d", "f", "e", "x", "z9"]),
+    steps=st.lists(st.sampled_from(["m", "a1", "a7_2", "w1", "s", "d", "z"]), max_size=6),
+    length=st.integers(0, 99),
+    check=st.integers(0, 2**32 - 1),
+)
+def test_a_cursor_that_somebody_made_up_breaks_nothing(state: str, steps: list[str], length: int, check: int) -> None:
+    text = str(Cursor("t1", state, tuple(steps), length, check))
+    assert str(Cursor.parse(text)) == text
+    for now in WALK:
+        events = list(teller(text).tell(now))
+        assert all(event.cursor.turn_id == "t1" for event in events)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "t1", "t1.r.0.0.", "t1.r.-1.00000000.", "t1.r.0.00000000.!", "a b.r.0.00000000.m"]
+)
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a cursor"):
+        Cursor.parse(text)
