@@ -1,0 +1,196 @@
+"""The compose files fit the program and the image: settings, commands, folders, ports, and who may do what."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.app.service import PARTS
+from bot.settings import Settings, read_settings
+from bot.storage.address import PostgresServer, read_address
+from tests.app.surroundings import bare
+from tests.deploy.files import DEPLOY, PROJECT, bots, compose, image_environment, interpolated, is_a_command, stages
+from tests.stories.workplace import Workplace
+
+FILES = sorted(path.name for path in DEPLOY.glob("compose*.yaml"))
+STANDALONE = [name for name in FILES if "n8n" not in name]
+FOLDER = next(each.rest for each in stages()[-1] if each.name == "WORKDIR")
+
+_EACH = pytest.mark.parametrize("name", FILES)
+_EACH_ALONE = pytest.mark.parametrize("name", STANDALONE)
+
+
+def mounts(service: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """What is mounted where, and how."""
+    parts = [each.split(":") for each in service.get("volumes", ())]
+    return {part[1]: (part[0], part[2] if len(part) > 2 else "rw") for part in parts}
+
+
+def test_these_are_the_files_there_are() -> None:
+    assert FILES == ["compose.n8n.yaml", "compose.postgresql.yaml", "compose.yaml"]
+
+
+@_EACH
+def test_every_variable_is_a_setting_or_a_secret_that_servers_may_refer_to(name: str) -> None:
+    fields = {field.upper() for field in Settings.model_fields}
+    for service in bots(compose(name)).values():
+        unknown = {each for each in service.get("environment", {}) if each not in fields}
+        assert all(each.startswith(("MCP_SECRET_", "N8N_MCP_")) for each in unknown), unknown
+
+
+@_EACH
+def test_every_command_exists_and_has_what_it_waits_for(name: str) -> None:
+    file = compose(name)
+    others = {**compose("compose.yaml")["services"], **file["services"]} if "n8n" in name else file["services"]
+    for service in bots(file).values():
+        if "command" in service and "entrypoint" not in service:
+            assert is_a_command(service["command"])
+    for service in file["services"].values():
+        for other, how in service.get("depends_on", {}).items():
+            if how["condition"] == "service_healthy":
+                # The image brings a health check, other images do not.
+                assert other in bots({"services": others}) or "healthcheck" in others[other]
+            elif how["condition"] == "service_completed_successfully":
+                assert others[other]["restart"] == "no"
+
+
+@_EACH
+def test_what_is_mounted_exists_or_is_kept_out_of_the_repository(name: str) -> None:
+    file = compose(name)
+    volumes = {**(file.get("volumes") or {}), **(compose("compose.yaml")["volumes"] if "n8n" in name else {})}
+    ignored = (PROJECT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    for service in file["services"].values():
+        sources = [source for source, _ in mounts(service).values()]
+        sources += [each["path"] for each in service.get("env_file", ())]
+        for source in sources:
+            if not source.startswith("."):
+                assert source in volumes
+                continue
+            path = (DEPLOY / source).resolve()
+            relative = str(path.relative_to(PROJECT))
+            assert relative in ignored or f"/{relative}/" in ignored or path.is_dir(), source
+    for secret in file.get("secrets", {}).values():
+        assert (DEPLOY / secret["file"]).resolve().is_relative_to(DEPLOY / "secrets")
+
+
+@_EACH
+def test_bots_write_into_their_data_alone_and_read_the_operators_files(name: str) -> None:
+    for service in bots(compose(name)).values():
+        if "volumes" not in service:
+            continue  # what it adds to stands in the other file
+        mounted = mounts(service)
+        assert mounted[f"{FOLDER}/data"] == ("data", "rw")
+        assert mounted[f"{FOLDER}/config"] == ("../config", "ro")
+        assert [how for where, (_, how) in mounted.items() if where != f"{FOLDER}/data"] == ["ro"] * (len(mounted) - 1)
+
+
+@_EACH_ALONE
+def test_a_bot_may_do_nothing_that_it_need_not(name: str) -> None:
+    for service in bots(compose(name)).values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["stop_grace_period"] == "30s"
+        assert "privileged" not in service
+        assert "user" not in service
+        assert service["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+
+
+@_EACH
+def test_ports_are_published_to_this_machine_alone_and_fit_the_image(name: str) -> None:
+    file = compose(name)
+    published = [port for service in file["services"].values() for port in service.get("ports", ())]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+    for service in bots(file).values():
+        assert {port.rpartition(":")[2] for port in service.get("ports", ())} <= {image_environment()["PORT"]}
+        for variable in ("PORT", "WEB_HOST"):
+            given = service.get("environment", {}).get(variable, image_environment()[variable])
+            assert given == image_environment()[variable]
+
+
+def test_on_a_server_every_part_runs_apart_drawing_is_done_by_two_and_one_command_migrates_first() -> None:
+    services = bots(compose("compose.postgresql.yaml"))
+    migrate = services.pop("migrate")
+    assert migrate["command"] == ["db", "upgrade"]
+    for name, service in services.items():
+        assert service["command"] == ["run", "--only", name]
+        assert service["environment"]["AUTO_MIGRATE"] == "false"
+        assert "migrate" in service["depends_on"]
+    assert sorted(services) == sorted(PARTS)
+    assert services["worker"]["deploy"]["replicas"] == 2
+
+
+def test_the_database_is_the_one_that_is_started_with_the_password_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = compose("compose.postgresql.yaml")
+    worker, postgres = file["services"]["worker"], file["services"]["postgres"]
+    bare(tmp_path, monkeypatch)
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "db_password").write_text("a+long/one=\n")
+    (secrets / "mcp_encryption_key").write_text("x" * 43 + "=\n")
+    [folder] = [where for where, (source, _) in mounts(worker).items() if source == "./secrets"]
+    assert worker["environment"]["SETTINGS_FOLDER"] == folder
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///from-env.db")  # as somebody's .env may have it
+    for name, value in worker["environment"].items():
+        monkeypatch.setenv(name, str(secrets) if name == "SETTINGS_FOLDER" else str(value))
+    settings = read_settings()
+    assert settings.database_url == "postgresql://countersign:a%2Blong%2Fone%3D@postgres:5432/countersign"
+    assert isinstance(read_address(settings.database_url), PostgresServer)
+    assert (settings.db_name, settings.db_user) == (
+        postgres["environment"]["POSTGRES_DB"],
+        postgres["environment"]["POSTGRES_USER"],
+    )
+    assert settings.db_host in file["services"]
+    assert file["secrets"]["db_password"]["file"] == "./secrets/db_password"
+    assert postgres["environment"]["POSTGRES_PASSWORD_FILE"] == "/run/secrets/db_password"
+    assert settings.mcp_encryption_key is not None
+
+
+class TestN8n:
+    """The step that adds n8n as a server, run as Compose would, with a program that notes what it is asked."""
+
+    def step(self, folder: Path, *, there: bool = False, **variables: str) -> tuple[list[list[str]], dict[str, str]]:
+        """Run it; what it asked of `countersign`, and the environment it gave."""
+        service = compose("compose.n8n.yaml")["services"]["n8n-server"]
+        given = {name: interpolated(value, **variables) for name, value in service["environment"].items()}
+        noted = folder / "noted"
+        noted.write_text("")
+        shim = folder / "countersign"
+        shim.write_text(f'#!/bin/sh\necho "$@" >>"{noted}"\ntest "$2" != show || exit {0 if there else 1}\n')
+        shim.chmod(0o755)
+        [line] = service["command"]
+        subprocess.run(
+            [*service["entrypoint"], interpolated(line)],
+            env={**given, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+            check=True,
+            timeout=30,
+        )
+        return [asked.split(" ") for asked in noted.read_text().splitlines()], given
+
+    def test_it_is_added_with_its_token_by_reference(self, tmp_path: Path) -> None:
+        (show, add), given = self.step(tmp_path, N8N_MCP_TOKEN="a-token-of-theirs")
+        assert show == ["servers", "show", "n8n-server-1"]
+        assert "a-token-of-theirs" not in add
+        title = add.index("--title")
+        (tmp_path / "place").mkdir()
+        place = Workplace(tmp_path / "place", {})
+        place.environment.update(given)
+        added = place.countersign(*add[: title + 1], " ".join(add[title + 1 : title + 3]), *add[title + 3 :])
+        assert added.code == 0, added.err
+        shown = place.countersign(*show).out
+        assert "http://n8n:5678/mcp/countersign" in shown
+        assert "env:MCP_SECRET_N8N" in shown
+        assert given["MCP_SECRET_N8N"] not in shown
+
+    def test_one_that_is_there_is_left_alone_and_it_may_be_switched_off_and_called_otherwise(
+        self, tmp_path: Path
+    ) -> None:
+        assert self.step(tmp_path, N8N_MCP_SERVER_ID="flows", there=True)[0] == [["servers", "show", "flows"]]
+        assert self.step(tmp_path, N8N_MCP_ENABLED="false")[0] == []

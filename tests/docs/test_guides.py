@@ -1,0 +1,97 @@
+"""What the guides quote is what the program says, and what they set up is what it reads and serves."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bot.commands.secret_links import PATH as LINKS
+from bot.platforms.slack.web_hook import PATH as SLACK
+from bot.settings import Settings
+from bot.web.health import ALIVE, READY
+from bot.web.metrics import PATH as METRICS
+
+PROJECT = Path(__file__).parents[2]
+GUIDES = ("troubleshooting", "upgrading")
+DEPLOYMENT = (PROJECT / "docs" / "deployment.md").read_text(encoding="utf-8")
+SHORTEST = 12
+"""Characters of a piece that says something by itself: shorter ones are found anywhere."""
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Every text of a module, with `…` for what is filled in."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.JoinedStr(values=parts):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+
+
+@cache
+def said() -> str:
+    """Everything that the program may say, a text a line."""
+    paths = sorted((PROJECT / "bot").rglob("*.py"))
+    texts = (text for path in paths for text in _texts(ast.parse(path.read_text(encoding="utf-8"))))
+    return "\n".join(re.sub(r"\{\w*\}", "…", " ".join(text.split())) for text in texts)
+
+
+def quoted(guide: str) -> list[str]:
+    text = (PROJECT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r'"([^"]+)"', " ".join(prose.split()))
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_sentence_that_is_quoted_is_one_of_the_program(guide: str) -> None:
+    found = quoted(guide)
+    assert found
+    for sentence in found:
+        pieces = [piece.strip() for piece in sentence.split("…") if piece.strip()]
+        assert any(len(piece) >= SHORTEST for piece in pieces), sentence
+        # What is filled in may be made of several texts, so the pieces are looked for in one line, in their order.
+        pattern = "[^\n]*?".join(re.escape(piece) for piece in pieces)
+        assert re.search(pattern, said()), sentence
+
+
+def test_the_seven_guides_are_there_with_their_symptoms() -> None:
+    text = (PROJECT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == [
+        "A server's session does not begin",
+        "A tool is not available",
+        "A tool fails",
+        "A server is not found",
+        "Signing in to a server fails",
+        "A server cannot be reached",
+        "Something takes too long",
+        "A tool is missing in one place",
+        "The bot itself",
+    ]
+
+
+def test_files_that_the_guide_to_deployment_makes_secrets_of_are_settings() -> None:
+    named = re.findall(r"LoadCredential=(\w+):", DEPLOYMENT) + re.findall(r"deploy/secrets/(\w+)", DEPLOYMENT)
+    assert len(named) > 5
+    assert set(named) <= set(Settings.model_fields)
+
+
+def test_variables_that_it_sets_are_settings() -> None:
+    [block] = re.findall(r"`/etc/countersign/bot.env`.*?```sh\n(.*?)```", DEPLOYMENT, re.DOTALL)
+    named = [line.partition("=")[0].lower() for line in block.splitlines()]
+    assert len(named) > 3
+    assert set(named) <= set(Settings.model_fields)
+
+
+def test_what_it_hands_on_to_the_bot_is_served_there() -> None:
+    rows = re.findall(r"^\| ((?:`/[^|]+)) \|", DEPLOYMENT, re.MULTILINE)
+    paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
+    assert {"/api/", SLACK, LINKS, ALIVE, READY[0], METRICS} == set(paths)
+    for path in ("/api/", SLACK, LINKS):
+        assert path.strip("/") in re.findall(r"location ~ \^/\((.+)\)", DEPLOYMENT)[0].replace("$", "")
+        assert re.search(rf"@open path .*{re.escape(path)}", DEPLOYMENT)
