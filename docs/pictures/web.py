@@ -1,0 +1,90 @@
+"""Draws the page behind a one-time link in its states, from the documents that the program sends.
+
+    make pictures
+
+Nobody is asked and nothing is kept: what stands in the pictures is the page itself, photographed by Chromium.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
+
+from photographs import photograph  # noqa: E402 - found through the line above
+
+from bot.commands.secret_entry import Entry  # noqa: E402
+from bot.domain.conversations import Author, ConversationKey  # noqa: E402
+from bot.domain.links import SecretLink  # noqa: E402
+from bot.web.links.pages import Document, asking, changed, denied, done, gone, wrong  # noqa: E402
+
+WIDTH, NARROW, GAP = 620, 320, 12
+NOW = 1_800_000_000.0
+_DARK = "@media (prefers-color-scheme: dark)"
+_LINK = SecretLink(
+    "id", "auth", Author("slack", "U1", "Sam"), ConversationKey("slack", "T1", "C1", "1"), expires_at=NOW + 540
+)
+ENTRY = Entry(_LINK, "tickets", "Help desk", "API key", "https://tickets.example.com/mcp", 1)
+LONG = Entry(
+    _LINK,
+    "workflows-of-the-finance-team",
+    "Workflows of the finance team",
+    "Value of the header X-Finance-Workflows-Token",
+    "https://automation.internal.example.com/mcp/6f0a7d52-5b7e-4a55-9c0e-2f1b8f1f0c11",
+    3,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """States of the page side by side, each as wide as a window of that width shows it."""
+
+    documents: tuple[str, ...]
+    width: int = WIDTH
+
+
+def main() -> None:
+    """Draw them all and print where they are."""
+    for name, picture in pictures().items():
+        path = Path(__file__).with_name(f"web-{name}.png")
+        photograph(_side_by_side(picture), path, 2 * picture.width + 3 * GAP)
+        print(path.relative_to(PROJECT))
+
+
+def pictures() -> Mapping[str, Picture]:
+    """Every picture, by its name."""
+    faulty = wrong(ENTRY, NOW, "Only characters that can be sent in a header: plain ASCII on one line.")
+    ends = (changed(ENTRY, NOW), done(ENTRY), denied("Only slack:U2 can do this, and you cannot any more."), gone())
+    return {
+        "link": Picture((asking(ENTRY, NOW).html, _dark(faulty))),
+        "link-ends": Picture(tuple(each.html for each in ends)),
+        "link-narrow": Picture((asking(LONG, NOW).html, _dark(done(LONG))), NARROW),
+    }
+
+
+def _side_by_side(picture: Picture) -> str:
+    """Two in a row, each in a frame of its own as high as what is in it."""
+    frames = "".join(f'<iframe srcdoc="{escape(each)}"></iframe>' for each in picture.documents)
+    return (
+        f"<!doctype html><meta charset=utf-8><style>body {{ margin: 0; padding: {GAP}px; background: #8a93a0; "
+        f"display: grid; gap: {GAP}px; grid-template-columns: {picture.width}px {picture.width}px }} "
+        f"iframe {{ border: 0; width: {picture.width}px }}</style><body>{frames}<script>"
+        "addEventListener('load', () => { for (const frame of document.querySelectorAll('iframe')) "
+        "frame.style.height = frame.contentDocument.documentElement.scrollHeight + 'px';"
+        "document.title = document.documentElement.scrollHeight })</script>"
+    )
+
+
+def _dark(document: Document) -> str:
+    """As it is for whoever has asked their system for dark colours."""
+    assert _DARK in document.html
+    return document.html.replace(_DARK, "@media all")
+
+
+if __name__ == "__main__":
+    main()

