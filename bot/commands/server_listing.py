@@ -124,20 +124,22 @@ class ServerListing:
             how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._parts.rights.who} for one."
             return Reply(f"No servers yet. {how}", actions=add)
         shown = cut(servers, request.arguments.page)
-        rows = tuple(self._row(each, request) for each in shown)
+        rows = tuple(self._row(each, request.conversation) for each in shown)
         trouble = sum(each.status in _TROUBLE for each in servers)
-        details = [("checked", ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))]
+        notes = [(each.name, self._note(each, request)) for each in shown]
+        details = [(name, note) for name, note in notes if note]
+        details += [("checked", ago(max((_checked(each) for each in servers), default=0.0), self._parts.clock()))]
         files = ", ".join(each.name for each in servers if each.record is None)
         details += [(f"managed in {self._parts.file}", files)] if files else []
         return Reply(
             f"MCP servers · {len(servers)}" + (f" · {trouble} in trouble" if trouble else ""),
-            Table(("server", "state", "transport", "tools", "policy", "problem"), rows),
+            Table(("server", "state", "transport", "tools", "policy"), rows),
             tuple(details),
             actions=(*add, *(_next_step(each) for each in shown if administers and _stands_still(each))),
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
         )
 
-    def _row(self, seen: Seen, request: Request) -> tuple[str, ...]:
+    def _row(self, seen: Seen, where: ConversationKey) -> tuple[str, ...]:
         tools = self._directory.capabilities(seen).tools
         count = max(len(tools), seen.state.tool_count if seen.state else 0)
         writes = sum(not tool.read_only for tool in tools)
@@ -146,9 +148,12 @@ class ServerListing:
             seen.status.value,
             transport_word(seen.config),
             f"{count} ({writes} write)" if writes else str(count),
-            self._policies(tools, request.conversation),
-            shortened(self._problem(seen, request) or _sync_problem(seen) or self._waits(seen)),
+            self._policies(tools, where),
         )
+
+    def _note(self, seen: Seen, request: Request) -> str:
+        """What there is to do about a server, whole: cause and fix, or what waits for a look."""
+        return self._problem(seen, request) or _sync_problem(seen) or self._waits(seen)
 
     def _problem(self, seen: Seen, request: Request) -> str:
         """What is wrong with a server, for admins: it names addresses, and where secrets are."""

@@ -13,7 +13,7 @@ from bot.commands.directory import Directory, Seen
 from bot.commands.moments import MOMENT, read_moment
 from bot.commands.parameters import A_SERVER
 from bot.commands.parts import CommandParts
-from bot.commands.phrases import counted, lasted, moment, named, shortened
+from bot.commands.phrases import counted, lasted, moment, named
 from bot.commands.refusals import Refusal
 from bot.domain.commands import Action, Parameter, Reply, Shape, Table, Verb
 from bot.domain.health import Condition, Listening
@@ -74,14 +74,13 @@ class ServerStatistics:
         servers = await self._directory.all(request.conversation)
         backlog = await self._parts.archive.backlog() if health.database else None
         trouble = [each for each in servers if each.status in _IN_TROUBLE]
-        rows = tuple((each.name, each.status.value, shortened(each.problem)) for each in trouble)
         yield Reply(
             f"{_MARKS[health.condition]} Countersign is {health.condition}",
-            Table(("server in trouble", "state", "problem"), rows) if rows else None,
-            (
+            details=(
                 ("database", "answers" if health.database else "does not answer"),
                 *((name, _LISTENING[each]) for name, each in sorted(health.platforms.items())),
                 ("servers", _servers(servers)),
+                *((each.name, ": ".join(filter(None, (each.status.value, each.problem)))) for each in trouble),
                 *(_unfinished(backlog) if backlog is not None else ()),
             ),
             actions=tuple(Action(f"Find out about {each.name}", ("mcp", "doctor", each.name)) for each in trouble[:3]),
@@ -159,7 +158,7 @@ def _unfinished(backlog: Backlog) -> tuple[tuple[str, str], ...]:
     live = _turns({status: number for status, number in backlog.turns.items() if number}) or "none"
     waits = f", the oldest that could begin for {backlog.oldest_ready:.0f} s" if backlog.oldest_ready >= 1 else ""
     return (
-        ("turns, all workspaces", f"{live}{waits}"),
+        ("turns under way, all workspaces", f"{live}{waits}"),
         ("waiting for a signature", counted(backlog.approvals, "call")),
         ("still to be drawn", counted(backlog.drawings, "turn")),
     )

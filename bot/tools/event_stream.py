@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
 from urllib.parse import urljoin, urlsplit
 
 import anyio
@@ -24,6 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
 from bot.tools.lines import LARGEST_ANSWER
+from bot.tools.outgoing import Outgoing
 from bot.tools.refusals import refusal
 from bot.tools.unusable import Unusable
 
@@ -111,7 +111,7 @@ def _message(data: str) -> Incoming:
         return error
 
 
-class _Outgoing:
+class _Outgoing(Outgoing):
     """Takes messages and sends each as a request of its own. Requests go side by side, in the context of whoever asks;
     what wants no answer is out before `send` returns, so that it comes first.
     """
@@ -124,16 +124,14 @@ class _Outgoing:
         heard: MemoryObjectSendStream[Incoming],
         on_doubt: Callable[[], None],
     ) -> None:
+        super().__init__()
         self._client = client
         self._address = address
         self._group = group
         self._heard = heard
         self._on_doubt = on_doubt
-        self._closed = False
 
-    async def send(self, item: SessionMessage) -> None:
-        if self._closed:
-            raise anyio.ClosedResourceError
+    async def _take(self, item: SessionMessage) -> None:
         if isinstance(item.message, JSONRPCRequest):
             self._group.start_soon(self._ask, item, item.message.id)
         else:
@@ -156,15 +154,3 @@ class _Outgoing:
         except _FAILED as error:
             log.debug("a message to a server did not get through: %r", error)
             return None
-
-    async def aclose(self) -> None:
-        self._closed = True
-
-    async def __aenter__(self) -> _Outgoing:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        await self.aclose()
-        return None

@@ -12,7 +12,6 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
 from typing import Any, Literal
 
 import anyio
@@ -39,6 +38,7 @@ from pydantic import BaseModel, ValidationError
 from bot.domain.servers import ServerConfig
 from bot.tools import attempts
 from bot.tools.names import generic_name
+from bot.tools.outgoing import Outgoing
 from bot.tools.refusals import NOT_RPC, STAND_IN
 from bot.tools.results import error_text
 
@@ -94,7 +94,7 @@ class _Answer(BaseModel):
         return self.id == request_id and "result" in self.model_fields_set
 
 
-class _Outgoing:
+class _Outgoing(Outgoing):
     """Takes what MCP would send, and answers it."""
 
     def __init__(
@@ -105,17 +105,15 @@ class _Outgoing:
         group: TaskGroup,
         heard: MemoryObjectSendStream[Incoming],
     ) -> None:
+        super().__init__()
         self._client = client
         self._url = url
         self._config = config
         self._group = group
         self._heard = heard
-        self._closed = False
         self._running: dict[str, anyio.CancelScope] = {}
 
-    async def send(self, item: SessionMessage) -> None:
-        if self._closed:
-            raise anyio.ClosedResourceError
+    async def _take(self, item: SessionMessage) -> None:
         match item.message:
             case JSONRPCRequest() as request:
                 self._running[str(request.id)] = scope = anyio.CancelScope()
@@ -177,18 +175,6 @@ class _Outgoing:
                 return ErrorData(code=INTERNAL_ERROR, message=NOT_RPC)
             case _:
                 return STAND_IN
-
-    async def aclose(self) -> None:
-        self._closed = True
-
-    async def __aenter__(self) -> _Outgoing:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        await self.aclose()
-        return None
 
 
 def _read(response: httpx2.Response, request_id: str) -> _Answer | None:

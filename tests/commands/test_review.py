@@ -211,7 +211,7 @@ async def test_lists_say_that_tools_wait() -> None:
     tools = await held.ask("mcp tools notes", GUEST)
     assert [row[2] for row in rows(tools)] == ["waits for review", "waits for review"]
     assert details(tools)["review"] == "2 wait for review: /mcp review notes"
-    assert rows(await held.ask("mcp list"))[0][-1] == "2 wait for review: /mcp review notes"
+    assert details(await held.ask("mcp list"))["notes"] == "2 wait for review: /mcp review notes"
 
 
 async def test_what_is_synced_verified_or_explained_says_what_waits_and_why() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp_http import FakeEndpoint, result
 from tests.fakes.mcp_http import tool as listed
-from tests.fakes.terminal import ProgramOnTerminal
+from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.postgres import Server
 from tests.stories.test_signatures import card
 from tests.stories.workplace import ScriptedServer, Workplace, a_tool, becomes, says
@@ -142,6 +143,20 @@ async def endpoint() -> AsyncIterator[FakeEndpoint]:
         yield endpoint
 
 
+async def told_of_tools(terminal: ProgramOnTerminal) -> str:
+    """What a person is told who asks for the tools now."""
+    asked = "/mcp tools tickets"
+    before = terminal.text.count(asked)
+    await terminal.asks(asked)
+
+    def told() -> str:
+        return terminal.text.rsplit(asked, 1)[-1] if terminal.text.count(asked) > before else ""
+
+    await terminal.until(lambda: TOOL in told(), "the tools")
+    await terminal.prompts()
+    return told()
+
+
 async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
     tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint, postgres: Server
 ) -> None:
@@ -177,9 +192,9 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
         await looks_up(one, 1)
 
         # It asks its own connection again as soon as it follows: what it knew is not what is pinned now.
-        await becomes(lambda: endpoint.methods().count("tools/list") >= 4, "the other has asked anew")
-        await other.asks("/mcp tools tickets")
-        await other.shows("runs")
+        async with asyncio.timeout(PATIENCE):
+            while "runs" not in await told_of_tools(other):
+                pass
         await looks_up(other, 2)
         for terminal in (one, other):
             await ended(terminal)
