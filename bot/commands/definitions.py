@@ -7,15 +7,30 @@ C); whether an address or a program is allowed here is for `Administration.objec
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
-from bot.commands.tokens import WARNING, looks_like_token
+from bot.commands.definition_fields import (
+    HEADER_NAME,
+    LONGEST,
+    REFERENCE,
+    VARIABLE_NAME,
+    read_address,
+    read_command_line,
+    read_folder,
+    read_header,
+    read_reference,
+    read_seconds,
+    read_sign_in,
+    read_slug,
+    read_switch,
+    read_text,
+    read_times,
+    read_transport,
+)
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -32,20 +47,10 @@ from bot.domain.servers import (
 )
 
 T = TypeVar("T")
-TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
-KINDS = tuple(kind.value for kind in AuthenticationKind)
 YES, NO = "yes", "no"
-LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000}
 LONGEST_INSTRUCTION = 4000
-LONGEST_SECONDS = 3600.0
 LONGEST_SECRET = 4096
-REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
 _MISSING = f"Its secret is missing. {REFERENCE}"
-_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
-_SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
 
 
 @dataclass
@@ -55,16 +60,6 @@ class Drafted:
     record: ServerRecord
     secrets: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
-
-
-def slug_of(title: str) -> str:
-    """A slug made of a name people use; empty if there is nothing in it to make one of."""
-    return re.sub(r"[^a-z0-9]+", "-", title.strip().lower()).strip("-")[:64].strip("-")
-
-
-def is_slug(text: str) -> bool:
-    """Lower-case letters, digits and dashes, at most 64 of them (checklist 2)."""
-    return bool(_SLUG.fullmatch(text))
 
 
 def drafted(
@@ -113,20 +108,20 @@ class _Draft:
     def drafted(self, hidden: str) -> Drafted:
         config = dataclasses.replace(
             self._base.config,
-            name=self._read("name", self._base.config.name, _slug),
+            name=self._read("name", self._base.config.name, read_slug),
             title=self._text("title", self._base.config.title),
             description=self._text("description", self._base.config.description),
             transport=self._transport(),
             system_instruction=self._text("system_instruction", self._base.config.system_instruction),
             response_instruction=self._text("response_instruction", self._base.config.response_instruction),
             auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
-            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, _seconds),
-            list_timeout=self._read("list_timeout", self._base.config.list_timeout, _seconds),
-            tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, _seconds),
-            tool_timeout_max=self._read("tool_timeout_max", self._base.config.tool_timeout_max, _seconds),
-            tool_timeouts=self._read("tool_timeouts", self._base.config.tool_timeouts, _times_of_tools),
-            auto_connect=self._read("auto_connect", self._base.config.auto_connect, _switch),
-            trusted=self._read("trusted", self._base.config.trusted, _switch),
+            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, read_seconds),
+            list_timeout=self._read("list_timeout", self._base.config.list_timeout, read_seconds),
+            tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, read_seconds),
+            tool_timeout_max=self._read("tool_timeout_max", self._base.config.tool_timeout_max, read_seconds),
+            tool_timeouts=self._read("tool_timeouts", self._base.config.tool_timeouts, read_times),
+            auto_connect=self._read("auto_connect", self._base.config.auto_connect, read_switch),
+            trusted=self._read("trusted", self._base.config.trusted, read_switch),
         )
         authentication = self._authentication(config.transport)
         references, stored = self._secrets(config.transport, authentication, hidden)
@@ -136,7 +131,7 @@ class _Draft:
 
     def _text(self, name: str, present: str) -> str:
         longest = LONGEST.get(name, LONGEST_INSTRUCTION)
-        return self._read(name, present, lambda text: _plain_text(text, longest))
+        return self._read(name, present, lambda text: read_text(text, longest))
 
     def _read(self, name: str, present: T, read: Callable[[str], T]) -> T:
         if name not in self._fields:
@@ -153,18 +148,18 @@ class _Draft:
         blank = not (present.command if isinstance(present, StdioTransport) else present.url)
         if "transport" not in self._fields and blank and (self._argv or self._fields.get("command")):
             now = STDIO
-        kind = self._read("transport", now, _transport_kind)
+        kind = self._read("transport", now, read_transport)
         return self._stdio(present) if kind == STDIO else self._http(present, HttpKind(kind))
 
     def _stdio(self, present: Transport) -> Transport:
         before = present if isinstance(present, StdioTransport) else StdioTransport("")
         if self._fields.get("url"):
             self._errors["url"] = "A local program has no address: leave this empty."
-        words = tuple(self._argv) or self._read("command", (before.command, *before.args), _command_line)
+        words = tuple(self._argv) or self._read("command", (before.command, *before.args), read_command_line)
         if not words or not words[0]:
             self._errors.setdefault("command", "Which program? Its command line, such as: python -m my_server")
             return before
-        cwd = self._read("cwd", before.cwd or "", _folder)
+        cwd = self._read("cwd", before.cwd or "", read_folder)
         return StdioTransport(words[0], tuple(words[1:]), before.env, cwd or None)
 
     def _http(self, present: Transport, kind: HttpKind) -> Transport:
@@ -172,7 +167,7 @@ class _Draft:
         for name in ("command", "cwd"):
             if self._fields.get(name) or (name == "command" and self._argv):
                 self._errors[name] = "A remote server has no program: leave this empty."
-        url = self._read("url", before.url, _address)
+        url = self._read("url", before.url, read_address)
         if not url:
             self._errors.setdefault("url", "Where is it? An address such as https://example.com/mcp")
         return HttpTransport(url, before.headers, kind)
@@ -181,11 +176,11 @@ class _Draft:
         if isinstance(transport, StdioTransport):
             return Authentication()
         before = self._base.authentication
-        kind = self._read("auth", before.kind, _kind)
+        kind = self._read("auth", before.kind, read_sign_in)
         if kind is AuthenticationKind.NONE and "auth" not in self._fields and self._fields.get("secret"):
             kind = AuthenticationKind.API_KEY
-        header = self._read("auth_header", before.header, _header) or "Authorization"
-        username = self._read("username", before.username, lambda text: _plain_text(text, 255))
+        header = self._read("auth_header", before.header, read_header) or "Authorization"
+        username = self._read("username", before.username, lambda text: read_text(text, 255))
         if kind is AuthenticationKind.BASIC and not username:
             self._errors.setdefault("username", "Who signs in? The user name is missing.")
         return Authentication(kind, header, username if kind is AuthenticationKind.BASIC else "")
@@ -196,7 +191,9 @@ class _Draft:
         local = isinstance(transport, StdioTransport)
         mine = "env:" if local else "header:"
         references = {slot: kept for slot, kept in self._base.secrets.items() if slot.startswith(mine)}
-        references = self._references("env" if local else "headers", mine, references, _VARIABLE if local else _HEADER)
+        references = self._references(
+            "env" if local else "headers", mine, references, VARIABLE_NAME if local else HEADER_NAME
+        )
         other = "headers" if local else "env"
         if self._fields.get(other, "").strip():
             self._errors[other] = "This kind of server takes none: leave this empty."
@@ -209,7 +206,7 @@ class _Draft:
         if hidden:
             return {**references, AUTH_SECRET: SecretReference(SecretSource.STORED)}, {AUTH_SECRET: hidden}
         before = self._base.secrets.get(AUTH_SECRET)
-        reference = self._read("secret", before, lambda text: _reference(text) if text else before)
+        reference = self._read("secret", before, lambda text: read_reference(text) if text else before)
         if reference is None:
             self._errors.setdefault("secret", _MISSING)
             return references, {}
@@ -238,7 +235,7 @@ class _Draft:
             if objection := unusable_secret(self._values[slot]):
                 raise ValueError(objection)
             return SecretReference(SecretSource.STORED)
-        return present[slot] if text == KEEP and slot in present else _reference(text)
+        return present[slot] if text == KEEP and slot in present else read_reference(text)
 
 
 KEEP = "***"
@@ -318,114 +315,3 @@ def _transport_fields(transport: Transport) -> dict[str, str]:
 
 def _told(record: ServerRecord) -> dict[str, str]:
     return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}
-
-
-def _slug(text: str) -> str:
-    if not is_slug(text):
-        raise ValueError("Lower-case letters, digits and dashes, at most 64 of them.")
-    return text
-
-
-def _plain_text(text: str, longest: int) -> str:
-    if len(text) > longest:
-        raise ValueError(f"At most {longest} characters, and this has {len(text)}.")
-    if not text.replace("\n", "").replace("\t", "").isprintable():
-        raise ValueError("There are characters in it that cannot be seen.")
-    return text
-
-
-def _transport_kind(text: str) -> str:
-    kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
-    if kind not in TRANSPORTS:
-        raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
-    return kind
-
-
-def _kind(text: str) -> AuthenticationKind:
-    try:
-        return AuthenticationKind(text.lower().replace("-", "_") or "none")
-    except ValueError:
-        raise ValueError(f"One of: {', '.join(KINDS)}.") from None
-
-
-def _header(text: str) -> str:
-    if text and not _HEADER.fullmatch(text):
-        raise ValueError("That is no name of a header.")
-    return text
-
-
-def _reference(text: str) -> SecretReference:
-    if looks_like_token(text):
-        raise ValueError(WARNING.replace("`", ""))
-    try:
-        return SecretReference.parse(text)
-    except ValueError:
-        raise ValueError(REFERENCE) from None
-
-
-def _switch(text: str) -> bool:
-    match text.lower():
-        case "yes" | "on" | "true" | "y":
-            return True
-        case "no" | "off" | "false" | "n" | "":
-            return False
-        case _:
-            raise ValueError("yes or no.")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds <= LONGEST_SECONDS:
-        raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
-    return seconds
-
-
-def _times_of_tools(text: str) -> dict[str, float]:
-    times: dict[str, float] = {}
-    if text.lower() == "none":
-        return times
-    for line in filter(None, map(str.strip, text.splitlines())):
-        tool, _, seconds = line.rpartition("=")
-        if not tool.strip():
-            raise ValueError("Such as export=120: a tool by the name its server gives it, and seconds. Or: none.")
-        times[tool.strip()] = _seconds(seconds.strip())
-    return times
-
-
-def _folder(text: str) -> str:
-    if text and not (text.startswith("/") and text.isprintable()):
-        raise ValueError("An absolute path, such as /srv/files.")
-    return text
-
-
-def _command_line(text: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(_plain_text(text, LONGEST["command"])))
-    except ValueError as error:
-        if "quotation" in str(error) or "escaped" in str(error):
-            raise ValueError("A quotation mark has no partner.") from None
-        raise
-
-
-def _address(text: str) -> str:
-    """An http or https address without credentials (checklist 221)."""
-    _plain_text(text, LONGEST["url"])
-    if not text:
-        return ""
-    try:
-        address = urlsplit(text)
-        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        usable = False
-    if not usable or any(character.isspace() for character in text):
-        raise ValueError("That is no http or https address. Write https://host/path.")
-    if address.username or address.password:
-        raise ValueError("A user name or password in an address would be kept readable. Use sign-in basic instead.")
-    if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):
-        raise ValueError("A key in an address would be kept readable. Use sign-in header or api_key instead.")
-    if looks_like_token(text):
-        raise ValueError(WARNING.replace("`", ""))
-    return text

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
-from bot.commands.definitions import KINDS, TRANSPORTS, Drafted, is_slug, waits
+from bot.commands.definition_fields import KINDS, TRANSPORTS, is_slug
+from bot.commands.definitions import Drafted, waits
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import named, policy_meant
 from bot.commands.secret_links import SecretLinks

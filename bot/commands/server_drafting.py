@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from bot.commands.definitions import Drafted, command_line, drafted, is_slug, slug_of
+from bot.commands.definition_fields import is_slug, slug_of
+from bot.commands.definitions import Drafted, command_line, drafted
 from bot.commands.directory import Directory, taken
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import named

@@ -7,7 +7,8 @@ from dataclasses import replace
 from enum import Enum
 
 from bot.commands.command import SECRET_FIELD
-from bot.commands.definitions import KINDS, LONGEST, LONGEST_INSTRUCTION, NO, TRANSPORTS, YES
+from bot.commands.definition_fields import KINDS, LONGEST, TRANSPORTS
+from bot.commands.definitions import LONGEST_INSTRUCTION, NO, YES
 from bot.commands.phrases import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
 

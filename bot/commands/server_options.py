@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.commands.command import Filled
-from bot.commands.definitions import KINDS, NO, TRANSPORTS, YES, fields_of, slug_of
+from bot.commands.definition_fields import KINDS, TRANSPORTS, slug_of
+from bot.commands.definitions import NO, YES, fields_of
 from bot.commands.parameters import POLICY, SERVER
 from bot.commands.phrases import failed
 from bot.commands.server_forms import Step

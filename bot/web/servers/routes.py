@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from bot.commands.definitions import Drafted, is_slug
+from bot.commands.definition_fields import is_slug
+from bot.commands.definitions import Drafted
 from bot.commands.directory import Seen, taken
 from bot.commands.phrases import POLICY_CHOICES, policy_meant
 from bot.commands.server_drafting import Wish

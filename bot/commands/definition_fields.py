@@ -1,0 +1,158 @@
+"""Single fields of a server's definition, read from what people give.
+
+Called by `definitions`. What cannot be used is a ValueError with a sentence for whoever filled the field in.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from urllib.parse import parse_qsl, urlsplit
+
+from bot.commands.tokens import WARNING, looks_like_token
+from bot.domain.secrets import SecretReference
+from bot.domain.servers import AuthenticationKind
+
+TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
+KINDS = tuple(kind.value for kind in AuthenticationKind)
+LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000}
+LONGEST_SECONDS = 3600.0
+REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
+_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
+_SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
+
+
+def slug_of(title: str) -> str:
+    """A slug made of a name people use; empty if there is nothing in it to make one of."""
+    return re.sub(r"[^a-z0-9]+", "-", title.strip().lower()).strip("-")[:64].strip("-")
+
+
+def is_slug(text: str) -> bool:
+    """Lower-case letters, digits and dashes, at most 64 of them (checklist 2)."""
+    return bool(_SLUG.fullmatch(text))
+
+
+def read_slug(text: str) -> str:
+    """A slug."""
+    if not is_slug(text):
+        raise ValueError("Lower-case letters, digits and dashes, at most 64 of them.")
+    return text
+
+
+def read_text(text: str, longest: int) -> str:
+    """Text that can be seen, up to so many characters."""
+    if len(text) > longest:
+        raise ValueError(f"At most {longest} characters, and this has {len(text)}.")
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        raise ValueError("There are characters in it that cannot be seen.")
+    return text
+
+
+def read_transport(text: str) -> str:
+    """One of TRANSPORTS, by any of its names."""
+    kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
+    if kind not in TRANSPORTS:
+        raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
+    return kind
+
+
+def read_sign_in(text: str) -> AuthenticationKind:
+    """How the bot shows who it is."""
+    try:
+        return AuthenticationKind(text.lower().replace("-", "_") or "none")
+    except ValueError:
+        raise ValueError(f"One of: {', '.join(KINDS)}.") from None
+
+
+def read_header(text: str) -> str:
+    """The name of a header, or nothing."""
+    if text and not HEADER_NAME.fullmatch(text):
+        raise ValueError("That is no name of a header.")
+    return text
+
+
+def read_reference(text: str) -> SecretReference:
+    """Where a secret is; never a secret itself."""
+    if looks_like_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    try:
+        return SecretReference.parse(text)
+    except ValueError:
+        raise ValueError(REFERENCE) from None
+
+
+def read_switch(text: str) -> bool:
+    """Yes or no."""
+    match text.lower():
+        case "yes" | "on" | "true" | "y":
+            return True
+        case "no" | "off" | "false" | "n" | "":
+            return False
+        case _:
+            raise ValueError("yes or no.")
+
+
+def read_seconds(text: str) -> float:
+    """A time limit."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
+    return seconds
+
+
+def read_times(text: str) -> dict[str, float]:
+    """Time limits of single tools, one a line."""
+    times: dict[str, float] = {}
+    if text.lower() == "none":
+        return times
+    for line in filter(None, map(str.strip, text.splitlines())):
+        tool, _, seconds = line.rpartition("=")
+        if not tool.strip():
+            raise ValueError("Such as export=120: a tool by the name its server gives it, and seconds. Or: none.")
+        times[tool.strip()] = read_seconds(seconds.strip())
+    return times
+
+
+def read_folder(text: str) -> str:
+    """An absolute path, or nothing."""
+    if text and not (text.startswith("/") and text.isprintable()):
+        raise ValueError("An absolute path, such as /srv/files.")
+    return text
+
+
+def read_command_line(text: str) -> tuple[str, ...]:
+    """A program and its arguments."""
+    try:
+        return tuple(shlex.split(read_text(text, LONGEST["command"])))
+    except ValueError as error:
+        if "quotation" in str(error) or "escaped" in str(error):
+            raise ValueError("A quotation mark has no partner.") from None
+        raise
+
+
+def read_address(text: str) -> str:
+    """An http or https address without credentials (checklist 221)."""
+    read_text(text, LONGEST["url"])
+    if not text:
+        return ""
+    try:
+        address = urlsplit(text)
+        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() for character in text):
+        raise ValueError("That is no http or https address. Write https://host/path.")
+    if address.username or address.password:
+        raise ValueError("A user name or password in an address would be kept readable. Use sign-in basic instead.")
+    if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):
+        raise ValueError("A key in an address would be kept readable. Use sign-in header or api_key instead.")
+    if looks_like_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    return text
