@@ -15,10 +15,12 @@ from bot.platforms.discord.presses import MENU, chosen, read, written
 from bot.reception.presses import Allow, CardRef, Edit, Press
 from bot.reception.refusals import WORN_OUT
 from tests.fakes.discord.components import walk
+from tests.fakes.discord.interactions import Interaction
+from tests.fakes.discord.messages import Message
 from tests.platforms.discord.accepted import labels
 from tests.platforms.discord.test_cards import cards
 from tests.platforms.discord.test_presses import drawn, ids, named
-from tests.platforms.discord.workplace import a_workplace
+from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
@@ -38,6 +40,12 @@ def waiting(count: int = 1, *, destructive: bool = False) -> TurnView:
         for n in range(count)
     ]
     return a_view(*steps, status=TurnStatus.WAITING)
+
+
+async def whole(place: Workplace, viewed: Interaction) -> Message:
+    """The last message of a whole call: it alone has something to press, so nothing follows it."""
+    await place.discord.until(lambda: viewed.messages and viewed.messages[-1].components)
+    return viewed.messages[-1]
 
 
 @pytest.mark.parametrize("press", [Allow(CARD, "thread"), Edit(CARD)])
@@ -77,8 +85,7 @@ async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown
     async with a_workplace() as place:
         card = await drawn(place, waiting())
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: viewed.messages)
-        shown = viewed.messages[-1]
+        shown = await whole(place, viewed)
         (menu,) = [each["custom_id"] for each in walk(shown.components) if each["type"] == 3]
         for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
             await place.discord.choose(place.priya, shown, menu, label)
@@ -91,8 +98,8 @@ async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
         card = await drawn(place, waiting(destructive=True))
         assert not any("allow" in each for each in ids(card))
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: viewed.messages)
-        assert not any(each["type"] == 3 for each in walk(viewed.messages[-1].components))
+        shown = await whole(place, viewed)
+        assert not any(each["type"] == 3 for each in walk(shown.components))
 
 
 async def test_who_may_not_grant_hears_why_alone() -> None:
