@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test check conformance chaos bench load format lock pictures clean
+.PHONY: help chat run test check conformance chaos bench bench-mcp load format lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ chaos: $(VENV)/.installed-dev  ## three processes on PostgreSQL, killed, frozen 
 
 bench: $(VENV)/.installed-dev  ## what a turn costs on each database, beside a loop that stores nothing
 	@$(BIN)/python -m benchmarks.turns
+
+bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
+	@$(BIN)/python -m benchmarks.mcp
 
 load: $(VENV)/.installed-dev  ## ten thousand messages at once by Slack, Discord and HTTP, then the accounts (MESSAGES=10000)
 	@$(BIN)/python -m benchmarks.load --messages $(or $(MESSAGES),10000)

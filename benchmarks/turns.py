@@ -74,7 +74,7 @@ class InstantToolbox:
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         return Returned(ToolResult(call.id, (TextPart("ok"),)))
 
-    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         return ()
 
 

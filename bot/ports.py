@@ -5,24 +5,34 @@ Values in, values out. Whoever implements a port translates its vendor's errors 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
+from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable
+from bot.domain.approvals import (
+    ALONE,
+    NOBODY_ELSE,
+    Decision,
+    Following,
+    Revision,
+    Settlement,
+    Signing,
+)
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.checks import Check
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow
+from bot.domain.elicitations import Elicit, Elicited, Replies, ServerQuestion, nobody_to_ask
 from bot.domain.grants import Grant, Permission
 from bot.domain.health import Listening
 from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.pins import ReviewPolicy
 from bot.domain.rings import Ring
 from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
-from bot.domain.tools import Misfit, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import AsksBack, Misfit, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 
@@ -44,6 +54,12 @@ class FrontDoor(Protocol):
 
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
         """Ask for a signature on other arguments instead, if this member may and nobody was faster."""
+
+    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
+        """What a server has asked back and this member may answer now; or why they cannot."""
+
+    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+        """Answer it, if this member may, nobody was faster, and the values fit what was asked."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""
@@ -145,12 +161,37 @@ class LanguageModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What goes along with a call. `key` is stable over repeats of the same call; `deadline` is seconds from now."""
+    """What goes along with a call. `key` is stable over repeats of the same call; `deadline` is seconds from now.
+    `replies` answer what the server has asked back before; `elicit` asks a person while the call is under way, for
+    servers of the protocol before 2026, whose time then stands still.
+    """
 
     author: Author
     key: str
     deadline: float | None = None
     on_progress: Callable[[str], None] = lambda _text: None
+    replies: Replies | None = None
+    elicit: Elicit = nobody_to_ask
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who signs the bot in to which server, by id, and where they had asked for it."""
+
+    server: str
+    by: Author
+    conversation: ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSignIn:
+    """A sign-in as people may see it: the principal who has signed the bot in, since when (epoch seconds), and the
+    issuer of its tokens.
+    """
+
+    by: str
+    since: float
+    issuer: str
 
 
 class Toolbox(Protocol):
@@ -166,8 +207,10 @@ class Toolbox(Protocol):
         server.
         """
 
-    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
-        """What of these arguments does not fit the tool's schema; nothing if all fit or nobody can tell."""
+    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
+        """What of these values does not fit a schema of a server's, a tool's or a form's; nothing if all fit or nobody
+        can tell.
+        """
 
 
 class ServerAdmin(Protocol):
@@ -226,6 +269,42 @@ class ServerAdmin(Protocol):
         """Have a prompt written out. Raises ServerTrouble."""
 
 
+class SignIns(Protocol):
+    """Signing in to servers by OAuth, as whoever administers them and the page they come back to use it. Only where
+    the operator has said under which address people reach the bot.
+    """
+
+    async def offered(self, server: str) -> bool:
+        """Whether a server, by id, takes a sign-in that a person can do in a browser: it is defined so, or has asked
+        for one itself when it was connected to last.
+        """
+
+    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+        """The address at which this person signs the bot in: for them alone, good for `SIGN_IN_SECONDS`. Finds the
+        authorization server and registers with it, within a limit. Raises NotFound and ServerTrouble.
+        """
+
+    async def back(
+        self,
+        state: str,
+        code: str,
+        issuer: str | None,
+        error: str,
+        allowed: Callable[[SignedIn], Awaitable[None]],
+    ) -> SignedIn:
+        """Somebody has come back with a code or an error (RFC 6749 4.1.2, RFC 9207): tokens are fetched and kept, and
+        the server is connected. `allowed` is asked first whether whoever had begun may still do so; what it raises is
+        raised. Raises NotFound if the state is no good: it never was one, was used, or its time is over; ServerTrouble,
+        with cause and fix for people.
+        """
+
+    async def kept(self, server: str) -> KeptSignIn | None:
+        """The sign-in there is, if there are tokens. Raises DatabaseError."""
+
+    async def forget(self, server: str, by: Author) -> bool:
+        """Sign out: the tokens are revoked where the server can do that, and forgotten. False if there were none."""
+
+
 class TurnLog(Protocol):
     """Turns on disk. Every method is one transaction: when it returns, it is committed.
 
@@ -256,6 +335,12 @@ class TurnLog(Protocol):
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""
+
+    async def inquiry(self, elicitation_id: str) -> Inquiry | None:
+        """What a server has asked back, answered or not, and the call it is about."""
+
+    async def answer(self, elicitation_id: str, reply: Elicited, by: Author) -> Answered | NotAnswerable:
+        """Compare-and-set: the first answer counts. A call that waits for no other goes on."""
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """End a turn that nobody drives, or ask its owner to. False if it had ended."""
@@ -289,6 +374,21 @@ class TurnLog(Protocol):
 
     async def begin(self, claim: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call, before it is sent."""
+
+    async def ask(self, claim: Claim, n: int, asked: AsksBack, expires_in: float | None) -> TurnRecord:
+        """Record that a server has asked back and wants the call sent again: it waits for a person, or goes on at once
+        where nobody may be asked (`elicitations.forbidden`). Each question is good for so many seconds.
+        """
+
+    async def ask_meanwhile(
+        self, claim: Claim, n: int, question: ServerQuestion, expires_in: float | None
+    ) -> tuple[TurnRecord, str]:
+        """Record that a server asks while a call is under way; the question's id. It is withdrawn when the call ends or
+        its process dies.
+        """
+
+    async def withdraw(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
+        """Wait no more for an answer: the server is told that nobody has chosen anything, unless somebody had."""
 
     async def end(
         self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None

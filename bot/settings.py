@@ -25,6 +25,7 @@ from pydantic_settings import (
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.pins import ReviewPolicy
+from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 
@@ -148,7 +149,7 @@ class Settings(BaseSettings):
     bot_model: str = ""
     openai_api_key: SecretStr | None = None
     openai_base_url: Address | None = Field(None, repr=False)
-    openai_api: Annotated[Literal["auto", "chat"], AnyCase] = "auto"
+    openai_api: Annotated[Literal["auto", "chat", "responses"], AnyCase] = "auto"
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: Address | None = Field(None, repr=False)
 
@@ -174,6 +175,7 @@ class Settings(BaseSettings):
 
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
+    mcp_launch_templates_file: Path = Path("config/launch_templates.toml")
     mcp_connect_policy: Annotated[ConnectPolicy, AnyCase] = ConnectPolicy.AUTO
     mcp_sync_interval: Duration = 300.0
     mcp_session_idle_timeout: DurationOrNever = 1800.0
@@ -191,6 +193,7 @@ class Settings(BaseSettings):
     mcp_allowed_commands: Words = frozenset()
     mcp_allowed_servers: Words = frozenset()
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
+    taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     policy_file: Path = Path("config/policy.toml")
@@ -207,7 +210,23 @@ class Settings(BaseSettings):
         """Every value here that must never be shown: keys, and the database's password."""
         keys = (value.get_secret_value() for _, value in self if isinstance(value, SecretStr))
         password = urlsplit(self.database_url).password or ""
-        return frozenset(filter(None, (*keys, password, unquote(password))))
+        others = (value.strip() for name, value in read_environment().items() if name.upper().endswith("_API_KEY"))
+        return frozenset(filter(None, (*keys, *others, password, unquote(password))))
+
+    def access_to_models(self, prefix: str) -> tuple[str, str | None]:
+        """The key (empty without one) and the address that are set for a provider of models: `PREFIX_API_KEY` and
+        `PREFIX_BASE_URL`. Providers come and go, so not each has its fields here. Raises SettingsError.
+        """
+        names = (f"{prefix}_API_KEY", f"{prefix}_BASE_URL")
+        if names[0].lower() in Settings.model_fields:
+            key, address = (getattr(self, name.lower()) for name in names)
+            return (key.get_secret_value() if key else ""), address
+        written = read_environment()
+        key, address = (written.get(name, "").strip() for name in names)
+        try:
+            return key, _address(address) if address else None
+        except ValueError as error:
+            raise SettingsError(f"{names[1]} cannot be used: {error}.", "correct it there or in .env") from None
 
     @model_validator(mode="before")
     @classmethod

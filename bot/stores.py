@@ -22,6 +22,7 @@ from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.sign_ins import SignIn, SignInKey, SignInUnderWay
 from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep, Turn
@@ -295,6 +296,9 @@ class Overview(Protocol):
     async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """What this person, a principal, has asked there, the latest first. Turns that cannot be read are left out."""
 
+    async def inquired(self, person: str, reach: str, limit: int) -> Sequence[str]:
+        """What servers wait to hear from this person there, by the questions' ids, the latest first."""
+
 
 class Engagements(Protocol):
     """Where people and the bot are talking to each other."""
@@ -416,3 +420,38 @@ class LinkStore(Protocol):
 
     async def take(self, token: str) -> SecretLink | None:
         """Use it up: the link, for one at most of all who ask; None for everybody else."""
+
+
+class SignInStore(Protocol):
+    """Sign-ins by OAuth, encrypted at rest, and links that were given out for one. The database's clock decides. What
+    is changed is news to every process. All raise DatabaseError; those that encrypt or decrypt raise SecretUnavailable
+    too.
+    """
+
+    async def found(self, key: SignInKey) -> SignIn | None:
+        """What is kept; None if there is nothing, or nothing that this release can read."""
+
+    async def versions(self) -> Mapping[SignInKey, int]:
+        """Of everything that is kept, which version it is."""
+
+    async def keep(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
+        """Keep it, under the next version: other tokens, or another registration. None if another version than
+        `sign_in.version` is there meanwhile (0: none).
+        """
+
+    async def signed_in(self, key: SignInKey, sign_in: SignIn, by: Author) -> SignIn:
+        """Somebody has signed the bot in: keep that instead of whatever is there. Audited."""
+
+    async def ended(self, key: SignInKey, sign_in: SignIn) -> SignIn | None:
+        """The other side has ended it: of it, the registration alone is kept. As `keep`; audited."""
+
+    async def forget(self, key: SignInKey, by: Author) -> bool:
+        """Sign out: keep nothing of it. False if there was nothing. Audited."""
+
+    async def begin(self, under_way: SignInUnderWay) -> str:
+        """Keep what is needed when the person comes back, for `SIGN_IN_SECONDS`, instead of what they had begun for the
+        same; the state that is in the link, which nobody can find out again.
+        """
+
+    async def take(self, state: str) -> SignInUnderWay | None:
+        """Use a link's state up: for one at most of all who come with it; None if it is no good now."""

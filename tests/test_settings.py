@@ -128,7 +128,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytes
     for name in ("MCP_ENABLED", "MCP_APPROVAL_TIMEOUT", "MCP_APPROVAL_DEFAULT_POLICY", "ADMINS"):
         assert f"{name} is " in said
     assert "LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'" in said
-    assert "OPENAI_API is 'soap': input should be 'auto' or 'chat'" in said
+    assert "OPENAI_API is 'soap': input should be 'auto', 'chat' or 'responses'" in said
     assert "'ALWAYS_ALLOW', 'ALWAYS_DENY', 'ASK_USER' or 'AUTO'" in said
 
 

@@ -23,15 +23,17 @@ from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.rule_language import words
 from bot.domain.servers import ServerConfig, ServerEntry, ServerRecord, Synced
+from bot.domain.sign_ins import SignInKey
 from bot.domain.terms import Terms
 from bot.domain.tools import Tool
 from bot.engine.idle_rules import idle
 from bot.engine.rules import RuleBook
 from bot.errors import DatabaseError, SecretUnavailable
 from bot.ports import ServerAdmin
-from bot.stores import PinStore, PolicyStore, ProfileStore, ServerStore
+from bot.stores import PinStore, PolicyStore, ProfileStore, ServerStore, SignInStore
 from bot.tools.addresses import Allowances, check_definition
 from bot.tools.authentication import ready
+from bot.tools.launching import check_paths, launched
 from bot.tools.unusable import Unusable
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class _OnDisk:
     profiles: Sequence[Profile]
     known: Mapping[str, Synced]
     records: Sequence[ServerRecord]
+    signed_in: Mapping[SignInKey, int]
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class LiveAdministration:
     files: OperatorFiles
     read_files: Callable[[], OperatorFiles]
     allowances: Allowances
+    sign_ins: SignInStore | None = None
     _seen: int = -1
     _warned_of: list[Rule] = field(default_factory=list)
     _looking: asyncio.Event = field(default_factory=asyncio.Event)
@@ -128,6 +132,7 @@ class LiveAdministration:
                 await self.profiles.profiles(),
                 await self.servers.known(),
                 await self.servers.records(),
+                {} if self.sign_ins is None else await self.sign_ins.versions(),
             )
             if await self.servers.revision() == found.revision:
                 break
@@ -151,6 +156,7 @@ class LiveAdministration:
         """Why a definition made in chat is not allowed here."""
         try:
             check_definition(config, self.allowances)
+            check_paths(config, self.allowances.templates())
         except Unusable as unusable:
             return unusable.sentence
         return ""
@@ -185,7 +191,7 @@ class LiveAdministration:
         try:
             values = await self.servers.reveal(record)
             secrets = frozenset(values.values())
-            config = ready(record, values)
+            config = ready(replace(record, config=launched(record.config, self.allowances.templates())), values)
         except SecretUnavailable as error:
             problem = str(error)
         except Unusable as unusable:
@@ -201,7 +207,12 @@ class LiveAdministration:
 def _with_memory(entry: ServerEntry, found: _OnDisk) -> ServerEntry:
     """A server with what is known of it, and what is pinned of that."""
     server_id = entry.config.id
-    return replace(entry, synced=found.known.get(server_id, Synced()), pinned=found.pinned.get(server_id))
+    return replace(
+        entry,
+        synced=found.known.get(server_id, Synced()),
+        pinned=found.pinned.get(server_id),
+        signed_in=found.signed_in.get(SignInKey(server_id), 0),
+    )
 
 
 def _of_an_earlier_release(found: _OnDisk) -> bool:
@@ -213,13 +224,19 @@ def _difference(before: OperatorFiles, after: OperatorFiles) -> Difference:
     old = {entry.config.name: entry for entry in before.servers.entries}
     new = {entry.config.name: entry for entry in after.servers.entries}
     changed = [(name, _what_changed(old[name], new[name])) for name in old.keys() & new.keys()]
-    policies = [("policies", "other rules")] if before.policies != after.policies else []
+    others = [("policies", "other rules")] if before.policies != after.policies else []
+    others += [("launch templates", what)] if (what := _templates_changed(before, after)) else []
     return Difference(
         added=tuple(sorted(new.keys() - old.keys())),
-        changed=tuple(sorted([(name, what) for name, what in changed if what] + policies)),
+        changed=tuple(sorted([(name, what) for name, what in changed if what] + others)),
         removed=tuple(sorted(old.keys() - new.keys())),
-        problems=tuple(entry.problem for entry in after.servers.entries if entry.problem),
+        problems=(*(entry.problem for entry in after.servers.entries if entry.problem), *after.launches.problems),
     )
+
+
+def _templates_changed(before: OperatorFiles, after: OperatorFiles) -> str:
+    old, new = before.launches.templates, after.launches.templates
+    return ", ".join(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
 
 
 def _what_changed(old: ServerEntry, new: ServerEntry) -> str:

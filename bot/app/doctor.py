@@ -82,6 +82,13 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
 def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
     checks = [Check("servers file", Finding.DOUBTFUL, warning) for warning in files.servers.warnings]
     checks += [
+        Check("launch templates", Finding.BROKEN, problem, "correct the file") for problem in files.launches.problems
+    ]
+    checks += [
+        Check("launch templates", Finding.DOUBTFUL, warning, "write its version behind it, such as PACKAGE@1.2.3")
+        for warning in files.launches.warnings
+    ]
+    checks += [
         Check(
             "policies",
             Finding.DOUBTFUL,

@@ -96,6 +96,8 @@ async def opened_house(
             rules=office.rules,
             approval_seconds=settings.mcp_approval_timeout,
             system_prompt=files.system_prompt,
+            taint=settings.taint_mode,
+            refused=office.refused,
             jobs=jobs,
             on_change=office.administration.look,
             observe=observe,

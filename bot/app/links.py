@@ -1,4 +1,6 @@
-"""One-time links for entering secrets: whether there are any, and what the page behind them is built from."""
+"""Links that people are given: one-time links for entering secrets, and those by which they come back from signing in.
+Whether there are any, and what the pages behind them are built from.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,14 @@ def linking_of(settings: Settings, store: LinkStore) -> Linking | None:
     parts = urlsplit(address)
     if not _DRAWABLE.fullmatch(address):
         log.warning(
-            "there are no one-time links: PUBLIC_URL must be an address without a question mark, such as %s", _SUCH
+            "there are no one-time links and no sign-ins: PUBLIC_URL must be without a question mark, such as %s",
+            _SUCH,
         )
         return None
     if parts.scheme != "https" and not _is_this_machine(parts.hostname or ""):
-        log.warning("there are no one-time links: PUBLIC_URL must begin with https://, such as %s", _SUCH)
+        log.warning(
+            "there are no one-time links and no sign-ins: PUBLIC_URL must begin with https://, such as %s", _SUCH
+        )
         return None
     return Linking(store, address)
 
@@ -75,12 +80,17 @@ class Platforms:
 
 
 def link_pages(parts: CommandParts, surfaces: Sequence[Surface]) -> Sequence[Page]:
-    """The page; none if there are no links. Loads the web's libraries."""
+    """The pages; none if there are no links. Loads the web's libraries."""
     if parts.linking is None:
         return ()
+    people = Platforms(surfaces)
     entries = importlib.import_module("bot.commands.secret_entry")
     web = importlib.import_module("bot.web.links.routes")
-    routes: Sequence[Page] = web.pages(entries.SecretEntry(parts, parts.linking.store, Platforms(surfaces)))
+    routes: list[Page] = web.pages(entries.SecretEntry(parts, parts.linking.store, people))
+    if parts.sign_ins is not None:
+        returns = importlib.import_module("bot.commands.sign_in_return")
+        web = importlib.import_module("bot.web.oauth.routes")
+        routes += web.pages(returns.SignInReturn(parts, parts.sign_ins, people), parts.linking.address)
     return routes
 
 

@@ -24,6 +24,7 @@ from bot.commands.registry import CommandRegistry
 from bot.domain.conversations import Member
 from bot.domain.measurements import Observe, unobserved
 from bot.domain.servers import ConnectPolicy
+from bot.engine.offering import RefusedTools
 from bot.engine.policy import Signatories
 from bot.engine.rules import RuleBook
 from bot.logs import redact_logs
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bot.app.stores import Stores
     from bot.storage.database import Database
     from bot.storage.turn_log import SqlTurnLog
+    from bot.tools.oauth import Bearers
     from bot.tools.redaction import Redaction
     from bot.tools.toolbox import McpToolbox
 
@@ -52,6 +54,7 @@ class Office:
     stores: Stores
     rights: Rights
     health: HealthCheck
+    refused: RefusedTools
 
 
 @asynccontextmanager
@@ -71,13 +74,18 @@ async def opened_office(
             for name in ("bot.app.stores", "bot.tools.toolbox", "bot.app.administration", "bot.storage.turn_log")
         )
     )
+    # Not beside the toolbox: two threads that load the MCP library at once may each find half of it.
+    signing_in = await asyncio.to_thread(importlib.import_module, "bot.app.sign_ins")
     signatories = Signatories(settings.admins, settings.approvers, operator)
     kept: Stores = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
     redact: Redaction = toolboxes.Redaction()
     redact.learn(settings.secrets)
     redact_logs(redact)
-    allowances = toolboxes.Allowances(settings.mcp_allowed_hosts, settings.mcp_allowed_commands)
-    tally = Tally(observe)
+    allowances = toolboxes.Allowances(
+        settings.mcp_allowed_hosts, settings.mcp_allowed_commands, lambda: administration.files.launches.templates
+    )
+    bearers: Bearers = signing_in.bearers_of(kept, redact, allowances)
+    tally, refused = Tally(observe), RefusedTools()
     toolbox: McpToolbox = toolboxes.McpToolbox(
         enabled=settings.mcp_enabled,
         policy=connect,
@@ -88,6 +96,8 @@ async def opened_office(
         observe=tally.observe,
         review=settings.mcp_review,
         pacing=pacing_of(settings),
+        bearers=bearers,
+        refused=refused.reasons,
     )
     rules = RuleBook(files.policies, signatories, toolbox.reviewed)
     administration: LiveAdministration = administrations.LiveAdministration(
@@ -100,6 +110,7 @@ async def opened_office(
         files,
         lambda: read_operator_files(settings),
         allowances,
+        kept.sign_ins,
     )
     turn_log: SqlTurnLog = logs_of_turns.SqlTurnLog(database)
     health = HealthCheck(kept.servers.revision, toolbox.servers)
@@ -107,6 +118,7 @@ async def opened_office(
     def operates(member: Member) -> bool:
         return bool(operator) and member.author.principal == operator
 
+    linking = linking_of(settings, kept.links)
     rights = Rights(signatories.administers, operates, _who(signatories))
     parts = CommandParts(
         servers=toolbox,
@@ -123,13 +135,15 @@ async def opened_office(
         since_start=tally.of,
         file=str(settings.mcp_servers_file),
         allowed_names=settings.mcp_allowed_servers,
-        linking=linking_of(settings, kept.links),
+        linking=linking,
+        sign_ins=signing_in.sign_ins_of(linking, toolbox, bearers),
+        templates=allowances.templates,
     )
     async with AsyncExitStack() as stack:
         await administration.refresh()
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
-        yield Office(toolbox, rules, administration, CommandRegistry(parts), parts, kept, rights, health)
+        yield Office(toolbox, rules, administration, CommandRegistry(parts), parts, kept, rights, health, refused)
 
 
 def _who(signatories: Signatories) -> str:

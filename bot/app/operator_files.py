@@ -13,17 +13,21 @@ from bot.engine.policy_file import read_policies
 from bot.errors import SettingsError
 from bot.settings import Settings, read_environment
 from bot.tools.config_file import ServersFile, read_servers
+from bot.tools.template_file import TemplatesFile, read_templates
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorFiles:
-    """What the operator has written: which tools may run, what the model is told, which servers there are."""
+    """What the operator has written: which tools may run, what the model is told, which servers there are, and which
+    programs admins may have started.
+    """
 
     policies: Policies
     system_prompt: str
     servers: ServersFile
+    launches: TemplatesFile = TemplatesFile()
 
     def strangers(self) -> list[str]:
         """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
@@ -49,7 +53,7 @@ class OperatorFiles:
         for rule in self.policies.rules:
             if groups := unwritable(rule):
                 log.warning("%s: %s cannot be written to, so the card stays in the thread", rule.id, ", ".join(groups))
-        for warning in self.servers.warnings:
+        for warning in (*self.servers.warnings, *self.launches.problems, *self.launches.warnings):
             log.warning(warning)
 
 
@@ -59,6 +63,7 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
         _policies(settings),
         _system_prompt(settings.system_prompt_file),
         read_servers(settings.mcp_servers_file, read_environment()) if settings.mcp_enabled else ServersFile(),
+        read_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
     )
 
 

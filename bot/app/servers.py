@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from bot.storage.server_store import Resealed
 
 FAILED = 1
+_VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
+"""`/mcp` before a verb: the path of many addresses is called so, too."""
 
 
 async def rotate(settings: Settings) -> Resealed:
@@ -110,7 +113,7 @@ def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
 
 def _in_the_shell(text: str) -> str:
     """What to say next, as it is said here."""
-    return text.replace("/mcp ", "countersign servers ")
+    return _VERB.sub("countersign servers ", text)
 
 
 def _show_progress(reply: Reply | Form) -> None:

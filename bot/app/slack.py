@@ -100,7 +100,13 @@ async def records_of(workspace: SlackWorkspace, house: House) -> SlackRecords:
         return (await workspace.api.identity()).team
 
     made = homes.Homes(
-        team, office.stores.archive, house.turn_log.approval, office.rules, office.rights, office.toolbox
+        team,
+        office.stores.archive,
+        house.turn_log.approval,
+        house.turn_log.inquiry,
+        office.rules,
+        office.rights,
+        office.toolbox,
     )
     records: SlackRecords = desk.SlackRecords(office.stores.opinions.keep, house.turn_log.approval, made.home)
     return records

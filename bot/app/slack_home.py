@@ -10,9 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import time
+from typing import TypeVar
 
 from bot.app.signing import signs
 from bot.commands.parts import Rights
+from bot.domain.answering import Inquiry
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.servers import EVERYWHERE, ServerState
 from bot.domain.turns import StepStatus, ToolStep, Turn
@@ -28,17 +30,20 @@ LOOKED_AT = 500
 """So many waiting calls of a workspace are looked at, the latest first, for those that a person may sign."""
 
 FindCall = Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
+Found = TypeVar("Found")
+FindQuestion = Callable[[str], Awaitable[Inquiry | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Homes:
     """Makes everybody's Home in one workspace. `workspace` asks whose token this is; `approval` finds the call that an
-    approval asks about.
+    approval asks about, `inquiry` what a server has asked back.
     """
 
     workspace: Callable[[], Awaitable[str]]
     overview: Overview
     approval: FindCall
+    inquiry: FindQuestion
     rules: RuleBook
     rights: Rights
     servers: ServerAdmin
@@ -49,24 +54,37 @@ class Homes:
         waiting = await self.overview.waiting(f"{here}:", LOOKED_AT)
         theirs = [each for each in waiting if signs(self.rules, member, each)]
         calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs[:SHOWN]))
+        asked = await self.overview.inquired(member.author.principal, f"{here}:", SHOWN)
+        questions = await asyncio.gather(*map(self._question, asked))
         return Home(
             time(),
             waiting=tuple(call for call in calls if call is not None),
             more_waiting=len(theirs[SHOWN:]),
+            inquiries=tuple(question for question in questions if question is not None),
             asked=await self.overview.asked(member.author.principal, f"{here}:", SHOWN),
             servers=self._servers(here) if self.rights.administers(member) else None,
         )
 
     async def _call(self, approval_id: str) -> Waiting | None:
         """The call, None if it does not wait any more."""
-        try:
-            found = await self.approval(approval_id)
-        except CountersignError:
-            raise
-        except Exception:  # one that cannot be read must not hide the others
-            log.exception("a call that waits for a signature cannot be read")
-            return None
+        found = await _readable(self.approval(approval_id))
         return Waiting(*found) if found is not None and found[1].status is StepStatus.AWAITING else None
+
+    async def _question(self, elicitation_id: str) -> Inquiry | None:
+        """What a server has asked, None if it needs no answer any more."""
+        found = await _readable(self.inquiry(elicitation_id))
+        return found if found is not None and found.elicitation.open else None
 
     def _servers(self, here: str) -> Sequence[ServerState]:
         return [state for state in self.servers.servers() if state.config.workspace in (EVERYWHERE, here)]
+
+
+async def _readable(looking: Awaitable[Found | None]) -> Found | None:
+    """What is found, None if it cannot be read: it must not hide what else waits. Raises CountersignError."""
+    try:
+        return await looking
+    except CountersignError:
+        raise
+    except Exception:
+        log.exception("something that waits for somebody cannot be read")
+        return None

@@ -17,6 +17,7 @@ from bot.storage.profile_store import SqlProfileStore
 from bot.storage.quotas import SqlQuotas
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
+from bot.storage.sign_in_store import SqlSignInStore
 from bot.storage.token_store import SqlTokenStore
 
 
@@ -35,6 +36,7 @@ class Stores:
     pins: SqlPinStore
     links: SqlLinkStore
     tokens: SqlTokenStore
+    sign_ins: SqlSignInStore
 
 
 def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
@@ -51,4 +53,5 @@ def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> 
         SqlPinStore(database),
         SqlLinkStore(database),
         SqlTokenStore(database),
+        SqlSignInStore(database, box),
     )

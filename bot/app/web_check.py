@@ -66,7 +66,7 @@ async def _is_alive(settings: Settings) -> bool:
 
 def _of_public_url(settings: Settings) -> Check:
     if settings.public_url is None:
-        return Check("public address", Finding.SKIPPED, "No PUBLIC_URL: links for entering secrets are not offered.")
+        return Check("public address", Finding.SKIPPED, "No PUBLIC_URL: no links for entering secrets or signing in.")
     parts = urlsplit(settings.public_url)
     if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
         return Check(

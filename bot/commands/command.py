@@ -6,7 +6,7 @@ Every verb is described once (`bot.domain.commands.Verb`); parsing, help, usage,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.commands.parts import Rights
@@ -127,7 +127,7 @@ class Command:
                 submission.fields,
                 hidden_input=submission.hidden_input,
             )
-            async for answer in fill(_without_tokens(filled)):
+            async for answer in fill(_without_tokens(filled, _opaque(self._deeds[path].verb))):
                 yield answer
         except Refusal as refusal:
             yield failed(str(refusal))
@@ -135,9 +135,11 @@ class Command:
             yield trouble(error)
 
     def _read(self, deed: Deed, words: Sequence[str]) -> Arguments:
-        is_token = known_token if deed.free else looks_like_token
-        if any(is_token(word) for word in words):
-            raise Refusal(WARNING)
+        opaque = {f"--{name.replace('_', '-')}" for name in _opaque(deed.verb)}
+        for before, word in zip(("", *words), words, strict=False):
+            free = deed.free or before in opaque or word.partition("=")[0] in opaque
+            if known_token(word) if free else looks_like_token(word):
+                raise Refusal(WARNING)
         return read_words(deed.verb, words, self.name)
 
     def _form(self, path: str, member: Member) -> Callable[[Filled], Answers]:
@@ -214,11 +216,17 @@ SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
 """The one field that takes a secret itself."""
 
 
-def _without_tokens(filled: Filled) -> Filled:
+def _opaque(verb: Verb) -> frozenset[str]:
+    """The fields whose values may look like tokens."""
+    return frozenset(each.name.replace("-", "_") for each in verb.parameters if each.opaque)
+
+
+def _without_tokens(filled: Filled, opaque: Collection[str]) -> Filled:
     fields, errors = dict(filled.fields), {}
     for name, value in filled.fields.items():
         secret = name == SECRET_FIELD
-        if (secret and not filled.hidden_input and value) or (not secret and looks_like_token(value)):
+        is_token = known_token if name in opaque else looks_like_token
+        if (secret and not filled.hidden_input and value) or (not secret and is_token(value)):
             fields[name] = ""
             errors[name] = WARNING.replace("`", "")
     return dataclasses.replace(filled, fields=fields, errors=errors)

@@ -10,18 +10,20 @@ import re
 import shlex
 from urllib.parse import parse_qsl, urlsplit
 
-from bot.commands.tokens import WARNING, looks_like_token
+from bot.commands.tokens import WARNING, known_token, looks_like_token
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import AuthenticationKind
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 KINDS = tuple(kind.value for kind in AuthenticationKind)
-LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000}
+LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
 LONGEST_SECONDS = 3600.0
 REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""RFC 6749, 3.3."""
 _SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
 _SYNONYMS = {"http": "streamable_http", "streamable-http": "streamable_http", "https": "streamable_http"}
 
@@ -75,6 +77,23 @@ def read_header(text: str) -> str:
     return text
 
 
+def read_client_id(text: str) -> str:
+    """What an authorization server knows the bot by, or nothing."""
+    if len(text) > LONGEST["client_id"] or not (text.isascii() and text.isprintable()):
+        raise ValueError("That is no client id. Copy it from where the bot was registered.")
+    if known_token(text):
+        raise ValueError(WARNING.replace("`", ""))
+    return text
+
+
+def read_scope(text: str) -> str:
+    """Names of scopes with blanks between, or nothing."""
+    names = read_text(text, LONGEST["scope"]).split()
+    if not all(map(_SCOPE.fullmatch, names)):
+        raise ValueError("Names of scopes with blanks between, such as: read write.")
+    return " ".join(dict.fromkeys(names))
+
+
 def read_reference(text: str) -> SecretReference:
     """Where a secret is; never a secret itself."""
     if looks_like_token(text):
@@ -105,6 +124,11 @@ def read_seconds(text: str) -> float:
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
     return seconds
+
+
+def read_seconds_or_none(text: str) -> float | None:
+    """A time limit, or nothing and `default` for the usual one."""
+    return None if text.lower() in ("", "default") else read_seconds(text)
 
 
 def read_times(text: str) -> dict[str, float]:

@@ -19,11 +19,14 @@ from bot.commands.definition_fields import (
     REFERENCE,
     VARIABLE_NAME,
     read_address,
+    read_client_id,
     read_command_line,
     read_folder,
     read_header,
     read_reference,
+    read_scope,
     read_seconds,
+    read_seconds_or_none,
     read_sign_in,
     read_slug,
     read_switch,
@@ -34,11 +37,13 @@ from bot.commands.definition_fields import (
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
+    OAUTH_KINDS,
     STDIO,
     Authentication,
     AuthenticationKind,
     HttpKind,
     HttpTransport,
+    Launch,
     ServerConfig,
     ServerRecord,
     StdioTransport,
@@ -51,6 +56,7 @@ YES, NO = "yes", "no"
 LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
 _MISSING = f"Its secret is missing. {REFERENCE}"
+_NO_CLIENT = "Which client? The id is missing that the bot was given when it was registered there."
 
 
 @dataclass
@@ -115,7 +121,7 @@ class _Draft:
             system_instruction=self._text("system_instruction", self._base.config.system_instruction),
             response_instruction=self._text("response_instruction", self._base.config.response_instruction),
             auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
-            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, read_seconds),
+            connect_timeout=self._read("connect_timeout", self._base.config.connect_timeout, read_seconds_or_none),
             list_timeout=self._read("list_timeout", self._base.config.list_timeout, read_seconds),
             tool_timeout=self._read("tool_timeout", self._base.config.tool_timeout, read_seconds),
             tool_timeout_max=self._read("tool_timeout_max", self._base.config.tool_timeout_max, read_seconds),
@@ -153,6 +159,8 @@ class _Draft:
 
     def _stdio(self, present: Transport) -> Transport:
         before = present if isinstance(present, StdioTransport) else StdioTransport("")
+        if before.launch is not None:
+            return before
         if self._fields.get("url"):
             self._errors["url"] = "A local program has no address: leave this empty."
         words = tuple(self._argv) or self._read("command", (before.command, *before.args), read_command_line)
@@ -177,8 +185,17 @@ class _Draft:
             return Authentication()
         before = self._base.authentication
         kind = self._read("auth", before.kind, read_sign_in)
-        if kind is AuthenticationKind.NONE and "auth" not in self._fields and self._fields.get("secret"):
-            kind = AuthenticationKind.API_KEY
+        if kind is AuthenticationKind.NONE and "auth" not in self._fields:
+            if self._fields.get("client_id") or self._fields.get("scope"):
+                kind = AuthenticationKind.OAUTH
+            elif self._fields.get("secret"):
+                kind = AuthenticationKind.API_KEY
+        client_id = self._read("client_id", before.client_id, read_client_id)
+        scope = self._read("scope", before.scope, read_scope)
+        if kind in OAUTH_KINDS:
+            if kind is AuthenticationKind.CLIENT_CREDENTIALS and not client_id:
+                self._errors.setdefault("client_id", _NO_CLIENT)
+            return Authentication(kind, client_id=client_id, scope=scope)
         header = self._read("auth_header", before.header, read_header) or "Authorization"
         username = self._read("username", before.username, lambda text: read_text(text, 255))
         if kind is AuthenticationKind.BASIC and not username:
@@ -199,18 +216,30 @@ class _Draft:
             self._errors[other] = "This kind of server takes none: leave this empty."
         if authentication.kind is AuthenticationKind.NONE:
             if self._fields.get("secret") or hidden:
-                self._errors.setdefault("secret", "Say how it signs in: header, basic or api_key.")
+                self._errors.setdefault(
+                    "secret", "Say how it signs in: header, basic, api_key, oauth or client_credentials."
+                )
             return references, {}
         if hidden and (objection := unusable_secret(hidden)):
             self._errors["hidden"] = objection
-        if hidden:
-            return {**references, AUTH_SECRET: SecretReference(SecretSource.STORED)}, {AUTH_SECRET: hidden}
-        before = self._base.secrets.get(AUTH_SECRET)
+        before = self._secret_before(authentication)
         reference = self._read("secret", before, lambda text: read_reference(text) if text else before)
+        if hidden:
+            reference = SecretReference(SecretSource.STORED)
         if reference is None:
-            self._errors.setdefault("secret", _MISSING)
+            if authentication.kind is not AuthenticationKind.OAUTH:
+                self._errors.setdefault("secret", _MISSING)
             return references, {}
-        return {**references, AUTH_SECRET: reference}, {}
+        if authentication.kind is AuthenticationKind.OAUTH and not authentication.client_id:
+            self._errors.setdefault("client_id", _NO_CLIENT)
+        return {**references, AUTH_SECRET: reference}, {AUTH_SECRET: hidden} if hidden else {}
+
+    def _secret_before(self, authentication: Authentication) -> SecretReference | None:
+        """The secret that is there, if it is one of this kind: what is sent to the server itself is no client's, which
+        goes to the authorization server, nor the other way round.
+        """
+        alike = (self._base.authentication.kind in OAUTH_KINDS) == (authentication.kind in OAUTH_KINDS)
+        return self._base.secrets.get(AUTH_SECRET) if alike else None
 
     def _references(
         self, name: str, prefix: str, present: dict[str, SecretReference], key: re.Pattern[str]
@@ -281,12 +310,14 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "auth": record.authentication.kind.value,
         "auth_header": record.authentication.header,
         "username": record.authentication.username,
+        "client_id": record.authentication.client_id,
+        "scope": record.authentication.scope,
         "secret": str(kept) if kept is not None and kept.source is not SecretSource.STORED else "",
         "env" if local else "headers": lines,
         "system_instruction": config.system_instruction,
         "response_instruction": config.response_instruction,
         "auto_context_tool": config.auto_context_tool,
-        "connect_timeout": f"{config.connect_timeout:g}",
+        "connect_timeout": "" if config.connect_timeout is None else f"{config.connect_timeout:g}",
         "list_timeout": f"{config.list_timeout:g}",
         "tool_timeout": f"{config.tool_timeout:g}",
         "tool_timeout_max": f"{config.tool_timeout_max:g}",
@@ -297,8 +328,12 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
 
 
 def command_line(config: ServerConfig) -> str:
-    """A local server's program as a shell would take it, so that its words can be told apart."""
+    """A local server's program as a shell would take it, so that its words can be told apart; the launch template where
+    that cannot be used.
+    """
     match config.transport:
+        case StdioTransport("", launch=Launch(template, values)):
+            return shlex.join((f"template={template}", *(f"{slot}={value}" for slot, value in values.items())))
         case StdioTransport(command, args):
             return shlex.join((command, *args))
         case HttpTransport():
@@ -307,6 +342,9 @@ def command_line(config: ServerConfig) -> str:
 
 def _transport_fields(transport: Transport) -> dict[str, str]:
     match transport:
+        case StdioTransport(launch=Launch(template, values)):
+            slots = {f"slot_{name}": value for name, value in values.items()}
+            return {"transport": "stdio", "template": template, **slots}
         case StdioTransport(command, args, _, cwd):
             return {"transport": "stdio", "command": shlex.join((command, *args)), "cwd": cwd or ""}
         case HttpTransport(url, _, kind):

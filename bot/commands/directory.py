@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.commands.command import Request
 from bot.commands.parts import CommandParts
@@ -13,6 +13,7 @@ from bot.commands.phrases import did_you_mean, named
 from bot.commands.refusals import NotTheirs, Unknown
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.launch_templates import completed
 from bot.domain.servers import EVERYWHERE, ServerConfig, ServerRecord, ServerState, ServerStatus, Standing, SyncStatus
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import ServerAdmin
@@ -74,8 +75,11 @@ class Directory:
 
     async def all(self, conversation: ConversationKey) -> list[Seen]:
         """Every server there is for this place, by name."""
+        templates = self._parts.templates()
         records = [
-            record for record in await self._parts.server_store.records() if _visible(record.config, conversation)
+            replace(record, config=completed(record.config, templates))
+            for record in await self._parts.server_store.records()
+            if _visible(record.config, conversation)
         ]
         states = self._states()
         if self._servers.enabled and any(record.id not in states for record in records):

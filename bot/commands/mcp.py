@@ -21,13 +21,15 @@ from bot.commands.server_secrets import ServerSecrets
 from bot.commands.server_statistics import ServerStatistics
 from bot.commands.server_switches import ServerSwitches
 from bot.commands.server_use import ServerUse
+from bot.commands.signing_in import SigningIn
 
 OFF = "MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools."
 
 
 def mcp_command(parts: CommandParts, directory: Directory) -> Command:
     """The command with all its verbs, the ones for everybody first."""
-    listing = ServerListing(parts, directory)
+    signing_in = SigningIn(parts, directory)
+    listing = ServerListing(parts, directory, signing_in)
     drafting = ServerDrafting(parts, directory)
     keeping = ServerKeeping(parts, directory)
     return Command(
@@ -37,15 +39,15 @@ def mcp_command(parts: CommandParts, directory: Directory) -> Command:
             *listing.deeds,
             ServerAdding(parts, drafting, keeping).deed,
             ServerEditing(parts, directory, drafting, keeping).deed,
-            *ServerSwitches(parts, directory, keeping).deeds,
-            *ServerChecks(parts, directory).deeds,
+            *ServerSwitches(parts, directory, keeping, signing_in).deeds,
+            *ServerChecks(parts, directory, signing_in).deeds,
             *ServerPolicies(parts, directory).deeds,
             PolicyExplaining(parts, directory).deed,
             *Grants(parts).deeds,
-            *ServerSecrets(parts, directory, drafting).deeds,
+            *ServerSecrets(parts, directory, drafting, signing_in).deeds,
             ServerPast(parts, directory).deed,
             AuditSearch(parts, directory).deed,
-            *ServerStatistics(parts, directory).deeds,
+            *ServerStatistics(parts, directory, signing_in).deeds,
             # What stands last moves into a menu of its own where a platform takes only so many verbs.
             *ServerUse(parts, directory).deeds,
             *ServerReview(parts, directory).deeds,

@@ -14,13 +14,14 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.callers import EVERYWHERE_ROLE
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.health import Health
+from bot.domain.launch_templates import Templates, no_templates
 from bot.domain.measurements import SinceStart
 from bot.domain.policies import Judgement, Rule
 from bot.domain.servers import ServerConfig
 from bot.domain.terms import Terms
 from bot.domain.tools import Tool
 from bot.domain.views import TurnView
-from bot.ports import ServerAdmin
+from bot.ports import ServerAdmin, SignIns
 from bot.stores import Archive, GrantStore, LinkStore, PinStore, PolicyStore, ProfileStore, ServerStore
 
 
@@ -125,7 +126,8 @@ class CommandParts:
     `recent` are the last turns of a conversation, oldest first (`FrontDoor.recent`). `health` looks how this process
     stands, and never raises; `since_start` is what it has counted of servers, by their slugs. `file` is the operator's
     file of servers as people know it. `allowed_names` are the only slugs that servers may have; empty allows all
-    (checklist 112). `clock` is in epoch seconds. `linking` is None where there are no one-time links.
+    (checklist 112). `clock` is in epoch seconds. `linking` is None where there are no one-time links, `sign_ins` where
+    nobody can sign in in a browser. `templates` are the operator's launch templates as they are now.
     """
 
     servers: ServerAdmin
@@ -144,3 +146,5 @@ class CommandParts:
     allowed_names: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.time
     linking: Linking | None = None
+    sign_ins: SignIns | None = None
+    templates: Callable[[], Templates] = no_templates

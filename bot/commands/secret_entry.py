@@ -21,7 +21,7 @@ from bot.commands.server_secrets import check_use
 from bot.domain.conversations import Author, Member
 from bot.domain.links import TOKEN, SecretLink
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
+from bot.domain.servers import AUTH_SECRET, OAUTH_KINDS, AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
 from bot.errors import Conflict, CountersignError, DatabaseError, DeliveryFailed, NotFound
 from bot.stores import LinkStore
 
@@ -192,7 +192,8 @@ def _entry(link: SecretLink, record: ServerRecord) -> Entry:
     config = record.config
     match config.transport:
         case HttpTransport(url):
-            goes_to = url
+            to_another = link.slot == AUTH_SECRET and record.authentication.kind in OAUTH_KINDS
+            goes_to = f"the authorization server of {url}" if to_another else url
         case StdioTransport():
             goes_to = command_line(config)
     return Entry(link, config.name, config.title or config.name, _wanted(link.slot, record), goes_to, record.version)
@@ -211,5 +212,7 @@ def _wanted(slot: str, record: ServerRecord) -> str:
             return f"Password of {signing_in.username}"
         case _, AuthenticationKind.API_KEY:
             return "API key"
+        case _, AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
+            return f"Secret of the OAuth client {signing_in.client_id}".rstrip()
         case _, AuthenticationKind.HEADER | AuthenticationKind.NONE:
             return f"Value of the header {signing_in.header}"

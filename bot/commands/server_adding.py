@@ -4,17 +4,17 @@ is looked at as soon as it is kept, unless it waits for its secret: then there i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
 from bot.commands.definition_fields import KINDS, TRANSPORTS, is_slug
 from bot.commands.definitions import Drafted, waits
 from bot.commands.parts import CommandParts
-from bot.commands.phrases import named, policy_meant
+from bot.commands.phrases import counted, named, policy_meant
 from bot.commands.secret_links import SecretLinks
-from bot.commands.server_drafting import ServerDrafting, Wish, exactly, starts
-from bot.commands.server_forms import Asking, form, steps_of_adding
+from bot.commands.server_drafting import ServerDrafting, Wish, starts
+from bot.commands.server_forms import Asking, form
 from bot.commands.server_keeping import Faulty, ServerKeeping
 from bot.commands.server_options import (
     ADD,
@@ -27,6 +27,18 @@ from bot.commands.server_options import (
     step_number,
     unconfirmed,
 )
+from bot.commands.server_templates import (
+    TEMPLATE,
+    awaited,
+    described,
+    entered_later,
+    is_confirming,
+    launch_of,
+    seen,
+    steps_with_templates,
+    unseen,
+    without_template,
+)
 from bot.domain.commands import Form, Reply
 from bot.domain.servers import AUTH_SECRET, ServerRecord
 
@@ -34,6 +46,8 @@ _INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --com
 _NOTHING = "Nothing was added."
 _SIGNING_IN = 2
 """The step of the form that asks for the secret."""
+_CHOOSING = 2
+"""The step that asks for the launch template."""
 
 
 class ServerAdding:
@@ -42,6 +56,7 @@ class ServerAdding:
     def __init__(self, parts: CommandParts, drafting: ServerDrafting, keeping: ServerKeeping) -> None:
         self._rights = parts.rights
         self._links = SecretLinks(parts)
+        self._templates = parts.templates
         self._drafting = drafting
         self._keeping = keeping
 
@@ -53,7 +68,7 @@ class ServerAdding:
     async def _add(self, request: Request) -> AsyncIterator[Reply | Form]:
         arguments, member = request.arguments, request.member
         if not arguments:
-            yield _form({}, {}, 1, self._asking(request))
+            yield self._form({}, {}, 1, self._asking(request))
             return
         name = arguments.one("name")
         fields = fields_given(arguments)
@@ -62,10 +77,13 @@ class ServerAdding:
         everywhere = self._rights.everywhere(member) and not arguments.given("here")
         wish = Wish(fields, member, request.conversation, name, everywhere, argv_given(arguments))
         draft = await self._drafting.new(wish)
-        draft = draft if request.hidden_input else self._links.ready(draft)
+        draft = draft if request.hidden_input else self._ready(draft)
         if draft.errors.keys() == {"secret"} and not arguments.given("secret") and request.hidden_input:
             # All it lacks can be typed here without an echo.
-            yield _form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, Asking.PROMPT)
+            yield self._form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, Asking.PROMPT)
+            return
+        if launch_of(draft.record) and not draft.errors and not self._drafting.operates(member):
+            yield self._consent(_as_filled(wish, arguments.one("policy")), draft.record, self._asking(request))
             return
         kept = await self._keeping.add(draft, policy_meant(arguments.one("policy")), request.author)
         if isinstance(kept, Faulty):
@@ -76,9 +94,10 @@ class ServerAdding:
 
     async def _adding(self, filled: Filled) -> AsyncIterator[Reply | Form]:
         fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **filled.fields}
+        fields = fields if fields["transport"] == TEMPLATE else without_template(fields)
         number, asking = step_number(filled), self._asking(filled)
-        steps = steps_of_adding(fields, asking)
-        title, local = fields.get("title", "").strip(), fields["transport"] == "stdio"
+        steps = steps_with_templates(fields, asking, self._templates())
+        title, transport = fields.get("title", "").strip(), fields["transport"]
         wish = Wish(
             split(fields),
             filled.member,
@@ -88,18 +107,27 @@ class ServerAdding:
             hidden=fields.get(SECRET_FIELD, "").strip(),
         )
         draft = await self._drafting.new(wish)
-        draft = draft if filled.hidden_input else self._links.ready(draft)
+        draft = draft if filled.hidden_input else self._ready(draft)
         errors = {**on_form(draft.errors), **filled.errors}
-        if local and number == len(steps):
+        confirming = is_confirming(steps)
+        if confirming and number == len(steps):
             errors |= unconfirmed(fields, title)
+            errors |= unseen(fields, draft.record) if transport == TEMPLATE else {}
         step = next_step(steps, number, errors)
+        if step is not None and transport == TEMPLATE and confirming and step == len(steps):
+            yield self._consent(fields, draft.record, asking, errors)
+            return
         if step is not None:
-            intro = starts(draft.record.config) if local and step > 1 else ""
-            yield _form(fields, errors, step, asking, intro=intro)
+            intro = ""
+            if step > 1 and transport == TEMPLATE:
+                intro = described(self._templates()) if step == _CHOOSING else ""
+            elif step > 1 and transport == "stdio":
+                intro = starts(draft.record.config)
+            yield self._form(fields, errors, step, asking, intro=intro)
             return
         kept = await self._keeping.add(draft, policy_meant(fields.get("policy", "")), filled.author)
         if isinstance(kept, Faulty):
-            yield _form(fields, on_form(kept.errors), 1, asking)
+            yield self._form(fields, on_form(kept.errors), 1, asking)
             return
         async for reply in self._added(kept.record, draft, filled, verify=True):
             yield reply
@@ -110,13 +138,46 @@ class ServerAdding:
             return Asking.PROMPT
         return Asking.LINK if self._links.on else Asking.REFERENCE
 
+    def _ready(self, draft: Drafted) -> Drafted:
+        """The draft; secrets that nobody has said anything of are no mistake where they can be entered later."""
+        draft = self._links.ready(draft)
+        return entered_later(draft, self._templates()) if self._links.on else draft
+
+    def _consent(
+        self, fields: Mapping[str, str], record: ServerRecord, asking: Asking, errors: Mapping[str, str] | None = None
+    ) -> Form:
+        """The last step: exactly what would be started, and the name to be typed for it."""
+        fields = {**fields, "transport": TEMPLATE, **seen(record)}
+        last = len(steps_with_templates(fields, asking, self._templates()))
+        return self._form(fields, errors or {}, last, asking, intro=starts(record.config))
+
+    def _form(
+        self, fields: Mapping[str, str], errors: Mapping[str, str], step: int, asking: Asking, *, intro: str = ""
+    ) -> Form:
+        return form(
+            "mcp add",
+            "Add an MCP server",
+            steps_with_templates(fields, asking, self._templates()),
+            step,
+            values=fields,
+            errors=errors,
+            submit="Add and verify",
+            intro=intro,
+            instead=_INSTEAD,
+        )
+
     async def _added(
         self, record: ServerRecord, draft: Drafted, asked: Request | Filled, *, verify: bool
     ) -> AsyncIterator[Reply]:
         if waits(None, draft):
             said = f"{named(record.config)} is added, and waits for the secret it signs in with."
             reply = await self._links.offered(record, AUTH_SECRET, asked.author, asked.conversation, said)
-            yield replace(reply, details=(*exactly(record.config), *reply.details))
+            yield replace(reply, details=(*self._drafting.exactly(record), *reply.details))
+            return
+        if slots := awaited(draft):
+            said = f"{named(record.config)} is added, and waits for {counted(len(slots), 'secret')}."
+            reply = await self._links.offered(record, slots[0], asked.author, asked.conversation, said)
+            yield replace(reply, details=(*self._drafting.exactly(record), *reply.details, *_others(slots)))
             return
         async for reply in self._drafting.looked_at(record, "added", verify=verify):
             yield reply
@@ -128,15 +189,5 @@ def _as_filled(wish: Wish, policy: str) -> dict[str, str]:
     return {**fields, **({"policy": policy} if policy else {})}
 
 
-def _form(fields: Mapping[str, str], errors: Mapping[str, str], step: int, asking: Asking, *, intro: str = "") -> Form:
-    return form(
-        "mcp add",
-        "Add an MCP server",
-        steps_of_adding(fields, asking),
-        step,
-        values=fields,
-        errors=errors,
-        submit="Add and verify",
-        intro=intro,
-        instead=_INSTEAD,
-    )
+def _others(slots: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(("also", f"/mcp secret set NAME {slot}") for slot in slots[1:])

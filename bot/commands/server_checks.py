@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from itertools import chain
 
 from bot.commands.command import Deed, Request
 from bot.commands.directory import Directory, Seen, capabilities
 from bot.commands.parameters import A_SERVER, SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import counted, lasted, named, shortened
+from bot.commands.signing_in import SigningIn
 from bot.commands.tool_reviewing import withheld
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import Action, Reply, Table, Tone, Verb
@@ -20,15 +23,17 @@ from bot.errors import NotFound
 from bot.ports import ServerAdmin
 
 MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
+_MOST_STEPS = 5
 _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 
 
 class ServerChecks:
     """Looks at servers, and says what it sees while it looks."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandParts, directory: Directory, signing_in: SigningIn) -> None:
         self._servers = parts.servers
         self._directory = directory
+        self._signing_in = signing_in
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -46,7 +51,7 @@ class ServerChecks:
                 actions=(Action("Enable", ("mcp", "enable", seen.name)),),
             )
             return
-        async for reply in verified(self._servers, seen.config, "verified"):
+        async for reply in verified(self._servers, self._signing_in, seen.config, "verified"):
             yield reply
 
     async def _doctor(self, request: Request) -> AsyncIterator[Reply]:
@@ -67,7 +72,8 @@ class ServerChecks:
                 yield _report(f"Looking at {named(seen.config)}…", rows)
         found = counted(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
         text = f"{found} with {counted(len(chosen), 'server') if len(chosen) > 1 else named(chosen[0].config)}."
-        yield _report(text, rows, failed=bool(broken))
+        waiting = await asyncio.gather(*(self._signing_in.steps(seen.config) for seen in chosen))
+        yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
 
     async def _looks(self, seen: Seen) -> AsyncIterator[Check]:
         if seen.status in _SWITCHED_OFF:
@@ -82,7 +88,9 @@ class ServerChecks:
             yield Check("known", Finding.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
 
 
-async def verified(servers: ServerAdmin, config: ServerConfig, done: str) -> AsyncIterator[Reply]:
+async def verified(
+    servers: ServerAdmin, signing_in: SigningIn, config: ServerConfig, done: str
+) -> AsyncIterator[Reply]:
     """Look at a kept server and report every step; the last reply says how it stands. `done` is what was done to it."""
     checks: list[Check] = []
     async with aclosing(servers.examine(config.id)) as looks:
@@ -91,12 +99,16 @@ async def verified(servers: ServerAdmin, config: ServerConfig, done: str) -> Asy
             yield Reply(f"Verifying {named(config)}… {_marked(checks)}")
     broken = [check for check in checks if check.finding is Finding.BROKEN]
     if broken:
+        # Whether it wants a sign-in shows where it is connected to, which may be under way.
+        await servers.settled()
+        to_sign_in = await signing_in.steps(config)
         yield Reply(
             f"{named(config)} is {done}, and cannot be used yet. {_marked(checks)}",
             details=_explained(checks),
             failed=done == "verified",
             actions=(
-                Action("Try again", ("mcp", "verify", config.name), Tone.PRIMARY),
+                *to_sign_in,
+                Action("Try again", ("mcp", "verify", config.name), Tone.PLAIN if to_sign_in else Tone.PRIMARY),
                 Action("Edit", ("mcp", "edit", config.name)),
             ),
         )
@@ -114,6 +126,7 @@ async def verified(servers: ServerAdmin, config: ServerConfig, done: str) -> Asy
         ),
         failed=not connected and done == "verified",
         actions=(
+            *(await signing_in.steps(config)),
             *to_review(config, waiting),
             Action("Show tools", ("mcp", "tools", config.name), Tone.PLAIN if waiting else Tone.PRIMARY),
         ),
@@ -160,8 +173,9 @@ def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
     return tuple(told)
 
 
-def _report(text: str, rows: list[tuple[str, ...]], *, failed: bool = False) -> Reply:
-    return Reply(text, Table(("server", "how", "look at", "found", "fix"), tuple(rows)), failed=failed)
+def _report(text: str, rows: list[tuple[str, ...]], *, failed: bool = False, actions: tuple[Action, ...] = ()) -> Reply:
+    table = Table(("server", "how", "look at", "found", "fix"), tuple(rows))
+    return Reply(text, table, failed=failed, actions=actions)
 
 
 def _row(seen: Seen, check: Check) -> tuple[str, ...]:

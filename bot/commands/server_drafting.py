@@ -4,6 +4,7 @@ at one once it is kept. Commands and the HTTP API both draft here.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +18,16 @@ from bot.commands.phrases import named
 from bot.commands.refusals import NotTheirs
 from bot.commands.server_checks import verified
 from bot.commands.server_listing import reached
+from bot.commands.server_templates import SLOT, TEMPLATE, launch_of, place_of_template, placed
+from bot.commands.signing_in import SigningIn
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.launch_templates import completed
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import (
     EVERYWHERE,
     HttpTransport,
+    Launch,
     ServerConfig,
     ServerRecord,
     StdioTransport,
@@ -54,6 +59,7 @@ class ServerDrafting:
     def __init__(self, parts: CommandParts, directory: Directory) -> None:
         self._parts = parts
         self._directory = directory
+        self._signing_in = SigningIn(parts, directory)
 
     def operates(self, member: Member) -> bool:
         """Whether this is the operator."""
@@ -61,7 +67,7 @@ class ServerDrafting:
 
     def may_define(self, config: ServerConfig, member: Member) -> None:
         """Raises NotTheirs if this person may not touch such a definition."""
-        if isinstance(config.transport, StdioTransport) and not self.operates(member):
+        if _free(config.transport) and not self.operates(member):
             raise NotTheirs(f"{_OPERATORS} This server is one.")
 
     def admits(self, slug: str) -> bool:
@@ -74,7 +80,7 @@ class ServerDrafting:
         workspace = EVERYWHERE if wish.everywhere else wish.conversation.home
         blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
         record = ServerRecord(blank, created_by=wish.member.author.principal)
-        draft = drafted(record, wish.fields, hidden=wish.hidden, values=wish.values, argv=wish.argv)
+        draft = self._drafted(record, wish)
         if not slug:
             draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
         return await self.judge(draft, wish.member, wish.conversation)
@@ -82,7 +88,7 @@ class ServerDrafting:
     async def changed(self, record: ServerRecord, wish: Wish) -> Drafted:
         """A kept server, changed. Raises NotTheirs if this person may not touch it."""
         self.may_define(record.config, wish.member)
-        draft = drafted(record, wish.fields, hidden=wish.hidden, values=wish.values, argv=wish.argv)
+        draft = self._drafted(record, wish)
         await self.judge(draft, wish.member, wish.conversation)
         self.judge_change(record, draft, wish.member)
         return draft
@@ -93,10 +99,13 @@ class ServerDrafting:
         """
         config = draft.record.config
         local = isinstance(config.transport, StdioTransport)
-        if local and not self.operates(member):
-            draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http."
-        place = "command" if local else "url"
-        if place not in draft.errors and (objection := self._parts.administration.objection(config)):
+        if _free(config.transport) and not self.operates(member):
+            or_template = " or a launch template" if self._parts.templates() else ""
+            draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
+        place = place_of_template(draft.record, self._parts.templates()) or ("command" if local else "url")
+        misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
+        # In a thread, since what was filled in as a path is looked for on the disk.
+        if not misplaced and (objection := await asyncio.to_thread(self._parts.administration.objection, config)):
             draft.errors[place] = objection
         if not self.admits(config.name):
             draft.errors.setdefault("name", "The operator does not allow a server of this name here.")
@@ -116,7 +125,15 @@ class ServerDrafting:
             for slot, reference in draft.record.secrets.items()
         )
         elsewhere = _origin(before.config.transport) != _origin(draft.record.config.transport)
-        if kept and elsewhere and not self.operates(member):
+        if not (kept and elsewhere) or self.operates(member):
+            return
+        if launch_of(before):
+            draft.errors.setdefault(
+                TEMPLATE,
+                "The secret that was typed before would be used for something else. Say where its own secret is, as "
+                "env:NAME or file:/path, or ask the operator.",
+            )
+        else:
             draft.errors.setdefault(
                 "url",
                 "The secret that was typed for the address before would be sent to this one. Say where its own secret "
@@ -125,12 +142,27 @@ class ServerDrafting:
 
     async def looked_at(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
         """What has been kept, exactly, and whether it can be used."""
-        facts = exactly(record.config)
+        facts = self.exactly(record)
         if not verify:
             yield Reply(f"{named(record.config)} is {done}.", details=facts)
             return
-        async for reply in verified(self._parts.servers, record.config, done):
+        async for reply in verified(self._parts.servers, self._signing_in, record.config, done):
             yield replace(reply, details=(*facts, *reply.details))
+
+    def exactly(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
+        """Where a server is, or what is started for it, with its words told apart."""
+        return exactly(completed(record.config, self._parts.templates()))
+
+    def _drafted(self, record: ServerRecord, wish: Wish) -> Drafted:
+        found = placed(record, wish.fields, wish.argv, self._parts.templates())
+        argv = () if launch_of(found.record) else wish.argv
+        draft = drafted(found.record, found.fields, hidden=wish.hidden, values=wish.values, argv=argv)
+        return Drafted(draft.record, draft.secrets, {**draft.errors, **found.errors})
+
+
+def _free(transport: Transport) -> bool:
+    """Any program that somebody has typed."""
+    return isinstance(transport, StdioTransport) and transport.launch is None
 
 
 def _origin(transport: Transport) -> tuple[str, str, int]:
@@ -139,6 +171,8 @@ def _origin(transport: Transport) -> tuple[str, str, int]:
         case HttpTransport(url):
             parts = urlsplit(url)
             return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        case StdioTransport(launch=Launch(template, values)):
+            return template, str(sorted(values.items())), 0
         case StdioTransport():
             return "", "", 0
 
@@ -150,6 +184,10 @@ def starts(config: ServerConfig) -> str:
 
 def exactly(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """Where a server is, or what is started for it, with its words told apart."""
-    if isinstance(config.transport, StdioTransport):
-        return (("command", command_line(config)),)
-    return tuple(reached(config))
+    match config.transport:
+        case StdioTransport(launch=Launch(template)):
+            return ("launch template", template), ("command", command_line(config))
+        case StdioTransport():
+            return (("command", command_line(config)),)
+        case HttpTransport():
+            return tuple(reached(config))

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import Deed, Filled, Request
-from bot.commands.definitions import Drafted, waits
+from bot.commands.definitions import Drafted, command_line, waits
 from bot.commands.directory import Directory
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import ago, named
 from bot.commands.secret_links import SecretLinks
-from bot.commands.server_drafting import ServerDrafting, Wish, exactly, starts
-from bot.commands.server_forms import form, steps_of_editing
+from bot.commands.server_drafting import ServerDrafting, Wish, starts
+from bot.commands.server_forms import Step, form, steps_of_editing
 from bot.commands.server_keeping import Faulty, Overtaken, ServerKeeping
 from bot.commands.server_options import (
     EDIT,
@@ -28,6 +28,7 @@ from bot.commands.server_options import (
     unconfirmed,
     values_of,
 )
+from bot.commands.server_templates import is_confirming, launch_of, seen, steps_of_refilling, unseen
 from bot.domain.commands import Action, Form, Reply
 from bot.domain.servers import AUTH_SECRET, ServerRecord, Standing
 
@@ -41,6 +42,7 @@ class ServerEditing:
         self, parts: CommandParts, directory: Directory, drafting: ServerDrafting, keeping: ServerKeeping
     ) -> None:
         self._clock = parts.clock
+        self._templates = parts.templates
         self._links = SecretLinks(parts)
         self._directory = directory
         self._drafting = drafting
@@ -56,7 +58,7 @@ class ServerEditing:
         _, record = await self._directory.changeable(arguments.one("server"), request)
         self._drafting.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
-            yield _form(record, values_of(record), {}, 1)
+            yield self._form(record, values_of(record), {}, 1)
             return
         fields = fields_given(arguments)
         if arguments.given("rename"):
@@ -64,6 +66,13 @@ class ServerEditing:
         wish = Wish(fields, request.member, request.conversation, argv=argv_given(arguments))
         draft = await self._drafting.changed(record, wish)
         draft = draft if request.hidden_input else self._links.ready(draft)
+        if (
+            self._starts_other(record, draft.record)
+            and not draft.errors
+            and not self._drafting.operates(request.member)
+        ):
+            yield self._consent(record, {**values_of(record), **fields}, draft.record)
+            return
         async for reply in self._keep(record, draft, request, verify=not arguments.given("no-verify")):
             yield reply
 
@@ -77,17 +86,21 @@ class ServerEditing:
             return
         before = values_of(record)
         fields, number = {**before, **filled.fields}, step_number(filled)
-        steps = steps_of_editing(fields, before)
+        steps = self._steps(record, fields)
         draft = await self._drafting.changed(record, Wish(split(fields), filled.member, filled.conversation))
         draft = draft if filled.hidden_input else self._links.ready(draft)
         errors = {**on_form(draft.errors), **filled.errors}
-        confirming = steps[-1][0].name == "confirm"
+        confirming, launched = is_confirming(steps), launch_of(record) is not None
         if number == len(steps) and confirming:
             errors |= unconfirmed(fields, record.config.name)
+            errors |= unseen(fields, draft.record) if launched else {}
         step = next_step(steps, number, errors)
+        if step == len(steps) and confirming and launched:
+            yield self._consent(record, fields, draft.record, errors)
+            return
         if step is not None:
             intro = starts(draft.record.config) if confirming and step == len(steps) else ""
-            yield _form(record, fields, errors, step, intro=intro)
+            yield self._form(record, fields, errors, step, intro=intro)
             return
         async for reply in self._keep(record, draft, filled, verify=True):
             yield reply
@@ -122,23 +135,43 @@ class ServerEditing:
         when = ago(record.updated_at, self._clock())
         return Reply(
             f"{named(record.config)} has been changed since you opened it. Nothing was saved.",
-            details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"), *exactly(record.config)),
+            details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"), *self._drafting.exactly(record)),
             failed=True,
             actions=(Action("Edit again", ("mcp", "edit", record.config.name)),),
         )
 
+    def _steps(self, record: ServerRecord, fields: Mapping[str, str]) -> list[Step]:
+        launch, before = launch_of(record), values_of(record)
+        if launch is None:
+            return steps_of_editing(fields, before)
+        return steps_of_refilling(launch, fields, before, self._templates())
 
-def _form(
-    record: ServerRecord, fields: Mapping[str, str], errors: Mapping[str, str], step: int, intro: str = ""
-) -> Form:
-    return form(
-        f"mcp edit:{record.id}:{record.version}",
-        f"Edit {record.config.name}",
-        steps_of_editing(fields, values_of(record)),
-        step,
-        values=fields,
-        errors=errors,
-        submit="Save and verify",
-        intro=intro,
-        instead=_INSTEAD,
-    )
+    def _starts_other(self, before: ServerRecord, after: ServerRecord) -> bool:
+        """Whether what a launch template starts is different."""
+        return launch_of(before) is not None and command_line(before.config) != command_line(after.config)
+
+    def _consent(
+        self,
+        record: ServerRecord,
+        fields: Mapping[str, str],
+        after: ServerRecord,
+        errors: Mapping[str, str] | None = None,
+    ) -> Form:
+        """The last step: exactly what would be started, and the name to be typed for it."""
+        fields = {**fields, **seen(after)}
+        return self._form(record, fields, errors or {}, len(self._steps(record, fields)), intro=starts(after.config))
+
+    def _form(
+        self, record: ServerRecord, fields: Mapping[str, str], errors: Mapping[str, str], step: int, intro: str = ""
+    ) -> Form:
+        return form(
+            f"mcp edit:{record.id}:{record.version}",
+            f"Edit {record.config.name}",
+            self._steps(record, fields),
+            step,
+            values=fields,
+            errors=errors,
+            submit="Save and verify",
+            intro=intro,
+            instead=_INSTEAD,
+        )

@@ -11,6 +11,7 @@ from bot.commands.definition_fields import KINDS, LONGEST, TRANSPORTS
 from bot.commands.definitions import LONGEST_INSTRUCTION, NO, YES
 from bot.commands.phrases import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
+from bot.domain.servers import OAUTH_KINDS
 
 Step = tuple[Field, ...]
 
@@ -75,6 +76,19 @@ _HIDDEN = Field(
     "the secret itself, kept encrypted; leave it empty if you gave a reference",
     longest=4096,
 )
+_CLIENT = Field(
+    "client_id",
+    "Client id",
+    hint="what the authorization server knows the bot by; empty: the bot registers itself",
+    longest=LONGEST["client_id"],
+)
+_OWN_CLIENT = replace(_CLIENT, hint="what the authorization server knows the bot by", required=True)
+_SCOPE = Field(
+    "scope", "Scopes", hint="what to ask for, with blanks between; empty: what the server says", longest=1000
+)
+_CLIENT_SECRET = replace(
+    _SECRET, label="Client secret", hint="if the client has one: env:NAME or file:/path, never the secret itself"
+)
 _SECRET_OR_LINK = replace(_SECRET, hint="env:NAME or file:/path, never the secret itself; empty: a link to enter it")
 _ENV = Field("env", "Environment", FieldKind.LINES, "NAME=env:OTHER or NAME=file:/path, one a line")
 _HEADERS = Field("headers", "Other headers", FieldKind.LINES, "Name=env:OTHER or Name=file:/path, one a line")
@@ -97,7 +111,7 @@ _RESPONSE = Field(
     longest=LONGEST_INSTRUCTION,
 )
 _CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)
-_CONNECT_TIME = Field("connect_timeout", "Seconds to connect", longest=10)
+_CONNECT_TIME = Field("connect_timeout", "Seconds to connect", hint="empty: the usual time", longest=10)
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
@@ -118,6 +132,8 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
             (_NAME, _DESCRIPTION, _REMOTE, _CONNECTS, _TRUSTED),
             (_AUTH, _HEADER, _USER_IF_BASIC, _SECRET, _HEADERS),
         ]
+        if fields.get("auth") in OAUTH_KINDS:
+            steps.append((_CLIENT, _SCOPE))
     steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
@@ -198,6 +214,10 @@ def _signing_in(auth: str, asking: Asking) -> list[Step]:
             return [(_HEADER, *_ASKED[asking])]
         case "basic":
             return [(_USER, *_ASKED[asking])]
+        case "oauth":
+            return [(_CLIENT, _SCOPE, _CLIENT_SECRET, *_ASKED[asking][1:])]
+        case "client_credentials":
+            return [(_OWN_CLIENT, _SCOPE, *_ASKED[asking])]
         case _:
             return []
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
 from bot.commands.command import Deed, Request
+from bot.commands.definitions import command_line
 from bot.commands.directory import Directory, Seen
 from bot.commands.paging import cut, page_of
 from bot.commands.parameters import A_SERVER, SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import POLICY_WORDS, ago, named, shortened
+from bot.commands.server_facts import record_facts, time_limits
+from bot.commands.signing_in import SigningIn, oauth_words
 from bot.commands.tool_reviewing import withheld
 from bot.domain.commands import Action, Reply, Table, Tone, Verb, Who
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import (
-    EVERYWHERE,
-    AuthenticationKind,
     HttpKind,
     HttpTransport,
+    Launch,
     ServerConfig,
-    ServerRecord,
     ServerStatus,
     StdioTransport,
     SyncStatus,
@@ -47,9 +49,10 @@ _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 class ServerListing:
     """Shows servers and what they offer."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandParts, directory: Directory, signing_in: SigningIn) -> None:
         self._parts = parts
         self._directory = directory
+        self._signing_in = signing_in
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -101,14 +104,14 @@ class ServerListing:
             yield answer(request, await self._chosen(request))
 
     async def _as_it_settles(
-        self, answer: Callable[[Request, list[Seen]], Reply], request: Request
+        self, answer: Callable[[Request, list[Seen]], Awaitable[Reply]], request: Request
     ) -> AsyncIterator[Reply]:
         """Answer at once, and once more when servers that are just connecting have been tried."""
         seen = await self._chosen(request)
-        yield answer(request, seen)
+        yield await answer(request, seen)
         if any(each.status is ServerStatus.CONNECTING for each in seen):
             await self._parts.servers.settled()
-            yield answer(request, await self._chosen(request))
+            yield await answer(request, await self._chosen(request))
 
     async def _chosen(self, request: Request) -> list[Seen]:
         name = request.arguments.one("server")
@@ -116,7 +119,7 @@ class ServerListing:
             return [await self._directory.find(name, request.conversation)]
         return await self._directory.all(request.conversation)
 
-    def _listed(self, request: Request, servers: list[Seen]) -> Reply:
+    async def _listed(self, request: Request, servers: list[Seen]) -> Reply:
         administers = self._parts.rights.administers(request.member)
         add = (Action("Add a server", ("mcp", "add"), Tone.PRIMARY),) if administers else ()
         if not servers:
@@ -135,9 +138,17 @@ class ServerListing:
             f"MCP servers · {len(servers)}" + (f" · {trouble} in trouble" if trouble else ""),
             Table(("server", "state", "transport", "tools", "policy"), rows),
             tuple(details),
-            actions=(*add, *(_next_step(each) for each in shown if administers and _stands_still(each))),
+            actions=(*add, *(await self._next_steps(shown) if administers else ())),
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
         )
+
+    async def _next_steps(self, servers: Sequence[Seen]) -> list[Action]:
+        """What there is to do about servers that cannot be used as they stand."""
+        to_sign_in = await asyncio.gather(*(self._signing_in.steps(each.config) for each in servers))
+        steps: list[Action] = []
+        for each, offered in zip(servers, to_sign_in, strict=True):
+            steps += offered or ([_next_step(each)] if _stands_still(each) else [])
+        return steps
 
     def _row(self, seen: Seen, where: ConversationKey) -> tuple[str, ...]:
         tools = self._directory.capabilities(seen).tools
@@ -173,12 +184,17 @@ class ServerListing:
             return next(iter(counts), "")
         return ", ".join(f"{count} {word}" for word, count in counts.most_common())
 
-    def _shown(self, request: Request, servers: list[Seen]) -> Reply:
+    async def _shown(self, request: Request, servers: list[Seen]) -> Reply:
         (seen,) = servers
         administers = self._parts.rights.administers(request.member)
-        facts = [*self._facts(seen, request), *(self._inner_facts(seen) if administers else _outer_facts(seen.config))]
-        details = tuple((name, value) for name, value in facts if value)
-        return Reply(f"MCP server {named(seen.config)}", details=details, actions=_steps(seen) if administers else ())
+        facts = self._facts(seen, request)
+        if not administers:
+            details = tuple((name, value) for name, value in (*facts, *_outer_facts(seen.config)) if value)
+            return Reply(f"MCP server {named(seen.config)}", details=details)
+        facts += [("by a browser", self._signing_in.hint(seen)), *await self._signing_in.told(seen)]
+        details = tuple((name, value) for name, value in (*facts, *self._inner_facts(seen)) if value)
+        steps = (*await self._signing_in.steps(seen.config), *_steps(seen))
+        return Reply(f"MCP server {named(seen.config)}", details=details, actions=steps)
 
     def _facts(self, seen: Seen, request: Request) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(seen).tools
@@ -204,14 +220,16 @@ class ServerListing:
     def _inner_facts(self, seen: Seen) -> list[tuple[str, str]]:
         config = seen.config
         facts = reached(config)
+        if config.sign_in is not None:
+            facts.append(("sign-in", oauth_words(config.sign_in)))
         if seen.record is not None:
-            facts += _record_facts(seen.record, self._parts.clock())
+            facts += record_facts(seen.record, self._parts.clock())
         return [
             *facts,
             ("system instruction", config.system_instruction),
             ("response instruction", config.response_instruction),
             ("auto context tool", config.auto_context_tool),
-            ("time limits", _time_limits(config)),
+            ("time limits", time_limits(config)),
             ("id", config.id),
         ]
 
@@ -291,6 +309,8 @@ _SPOKEN = {
 def reached(config: ServerConfig) -> list[tuple[str, str]]:
     """Where a server is, for admins."""
     match config.transport:
+        case StdioTransport(cwd=cwd, launch=Launch(template)):
+            return [("launch template", template), ("command", command_line(config)), ("folder", cwd or "")]
         case StdioTransport(command, args, _, cwd):
             return [("command", " ".join((command, *args))), ("folder", cwd or "")]
         case HttpTransport(url):
@@ -306,37 +326,6 @@ def risk(tool: Tool) -> str:
 
 def _outer_facts(config: ServerConfig) -> list[tuple[str, str]]:
     return [("transport", transport_word(config))]
-
-
-def _record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
-    authentication, signs_in = record.authentication, ""
-    match authentication.kind:
-        case AuthenticationKind.BASIC:
-            signs_in = f"basic, as {authentication.username}"
-        case AuthenticationKind.HEADER | AuthenticationKind.API_KEY:
-            signs_in = f"{authentication.kind.value}, in {authentication.header}"
-        case AuthenticationKind.NONE:
-            signs_in = "none"
-    kept = [(f"secret {slot}", _where(str(reference))) for slot, reference in sorted(record.secrets.items())]
-    return [
-        ("sign-in", signs_in),
-        *kept,
-        ("connects", "at the start" if record.config.auto_connect else "when needed"),
-        ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),
-        ("added", f"{ago(record.created_at, now)} by {record.created_by or 'somebody'}"),
-        ("changed", f"{ago(record.updated_at, now)} by {record.updated_by}" if record.version > 1 else ""),
-        ("version", str(record.version)),
-    ]
-
-
-def _time_limits(config: ServerConfig) -> str:
-    single = "".join(f", {seconds:g} s for {tool}" for tool, seconds in config.tool_timeouts.items())
-    longest = f"{config.tool_timeout_max:g} s with progress"
-    return f"{config.connect_timeout:g} s to connect, {config.tool_timeout:g} s a call{single}, {longest}"
-
-
-def _where(reference: str) -> str:
-    return "set" if reference == "stored" else reference
 
 
 def _sync_problem(seen: Seen) -> str:

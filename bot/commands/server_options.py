@@ -11,6 +11,7 @@ from bot.commands.definitions import NO, YES, fields_of
 from bot.commands.parameters import POLICY, SERVER
 from bot.commands.phrases import failed
 from bot.commands.server_forms import Step
+from bot.commands.server_templates import SLOT, TEMPLATE, typed
 from bot.commands.words import Arguments
 from bot.domain.commands import Parameter, Reply, Shape, Verb
 from bot.domain.servers import ServerRecord
@@ -28,6 +29,8 @@ _DEFINING = (
     Parameter("auth", "how the bot shows who it is", _OPTION, choices=KINDS),
     Parameter("auth-header", "the header that carries the secret", _OPTION, metavar="HEADER"),
     Parameter("username", "who signs in, for basic", _OPTION, metavar="USER"),
+    Parameter("client-id", "what the sign-in page knows the bot by, for oauth", _OPTION, metavar="ID", opaque=True),
+    Parameter("scope", "what to ask for, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
     Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),
     Parameter(
         "header", f"one more header, its value from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
@@ -35,24 +38,35 @@ _DEFINING = (
     Parameter(
         "env", f"a variable for the program, from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
     ),
+)
+# What stands last is left out where a platform takes only so many options; the forms have it.
+_TUNING = (
     Parameter("system-instruction", "what the model is told of it", _OPTION, metavar="TEXT"),
     Parameter("response-instruction", "what the model is told after its tools were used", _OPTION, metavar="TEXT"),
-    Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
     Parameter("connect-timeout", "seconds to connect", _OPTION, metavar="SECONDS"),
     Parameter("tool-timeout", "seconds a call may take", _OPTION, metavar="SECONDS"),
     Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),
     Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
+    Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
+)
+_SLOTS = Parameter(
+    "slots",
+    "a launch template and what fills its slots, such as template=git repo=docs",
+    repeated=True,
+    metavar="SLOT=VALUE",
 )
 ADD = Verb(
     "add",
     "a new server; alone it asks for everything",
     (
         Parameter("name", "its name; one that is no slug becomes its title"),
+        _SLOTS,
         *_DEFINING,
         Parameter("trusted", "take its word on which tools only read", Shape.FLAG),
         replace(POLICY, shape=_OPTION, required=False),
-        Parameter("here", "for this workspace alone, where the operator adds it", Shape.FLAG),
         Parameter("no-verify", "do not look whether it can be used", Shape.FLAG),
+        *_TUNING,
+        Parameter("here", "for this workspace alone, where the operator adds it", Shape.FLAG),
     ),
     aliases=("new", "create", "register"),
 )
@@ -61,25 +75,27 @@ EDIT = Verb(
     "change a server; with its name alone it shows what can be changed",
     (
         SERVER,
+        _SLOTS,
         *_DEFINING,
         Parameter("rename", "another name for it, a slug", _OPTION, metavar="NEW"),
         Parameter("trusted", "whether its word counts on which tools only read", _OPTION, choices=(YES, NO)),
         Parameter("no-verify", "do not look whether it can be used", Shape.FLAG),
+        *_TUNING,
     ),
     aliases=("update", "change", "set"),
 )
 
 
 def fields_given(arguments: Arguments) -> dict[str, str]:
-    """Options as fields. What is not given is not there."""
-    plain = [each.name for each in _DEFINING if not each.repeated and each.name != "command"]
+    """Options and slots as fields. What is not given is not there. Raises Refusal."""
+    plain = [each.name for each in (*_DEFINING, *_TUNING) if not each.repeated and each.name != "command"]
     fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
     for option, field in (("header", "headers"), ("env", "env"), ("tool-limit", "tool_timeouts")):
         if arguments.given(option):
             fields[field] = "\n".join(arguments.many(option))
     if arguments.given("command"):
         fields["command"] = ""
-    return fields
+    return {**fields, **typed(arguments.many("slots"))}
 
 
 def argv_given(arguments: Arguments) -> tuple[str, ...]:
@@ -93,7 +109,7 @@ def split(fields: Mapping[str, str]) -> dict[str, str]:
     place = "command" if fields.get("transport") == "stdio" else "url"
     other = "url" if place == "command" else "command"
     rest = {name: value for name, value in fields.items() if name not in ("where", other, "cwd", "env", "headers")}
-    mine = ("cwd", "env") if place == "command" else ("headers",)
+    mine = ("cwd", "env") if place == "command" else ("env",) if fields.get("transport") == TEMPLATE else ("headers",)
     rest |= {name: fields[name] for name in mine if name in fields}
     return {**rest, place: fields["where"]} if "where" in fields else rest
 
@@ -139,6 +155,10 @@ def unconfirmed(fields: Mapping[str, str], name: str) -> dict[str, str]:
 
 def all_wrong(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Everything that is wrong with what was typed, by option."""
-    names = {"name": "name", "headers": "--header"}
-    facts = tuple((names.get(name, f"--{name.replace('_', '-')}"), error) for name, error in errors.items())
+    names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
+    facts = tuple((names.get(name, _typed_as(name)), error) for name, error in errors.items())
     return replace(failed(f"{text} `/mcp help {verb}` explains the options."), details=facts)
+
+
+def _typed_as(name: str) -> str:
+    return f"{name.removeprefix(SLOT)}=" if name.startswith(SLOT) else f"--{name.replace('_', '-')}"

@@ -1,5 +1,5 @@
-"""`/mcp secret set`, `clear`, `rotate`: where a server's secrets are. The value itself is taken by a hidden prompt, or
-behind a one-time link, and shown to nobody.
+"""`/mcp secret set`, `clear`, `rotate`: where a server's secrets are, and its sign-in by OAuth anew or ended. The value
+itself is taken by a hidden prompt, or behind a one-time link, and shown to nobody.
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ from bot.commands.phrases import ago, counted, named
 from bot.commands.refusals import Refusal
 from bot.commands.secret_links import SWITCH_ON, SecretLinks
 from bot.commands.server_drafting import ServerDrafting
+from bot.commands.signing_in import SIGN_IN, SigningIn
 from bot.domain.commands import Action, Field, FieldKind, Form, Parameter, Reply, Verb
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET, AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
 from bot.errors import Conflict
 
-_SLOT = Parameter("slot", "`auth`, `header:NAME` or `env:NAME`", required=True)
-_A_SLOT = Parameter("slot", "`auth` (the default), `header:NAME` or `env:NAME`")
+_SLOT = Parameter("slot", "`auth`, `header:NAME`, `env:NAME` or `sign-in`", required=True)
+_A_SLOT = Parameter("slot", "`auth` (the default), `header:NAME`, `env:NAME` or `sign-in`")
 _REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|file:/path")
 
 
 class ServerSecrets:
     """Sets, clears and rotates."""
 
-    def __init__(self, parts: CommandParts, directory: Directory, drafting: ServerDrafting) -> None:
+    def __init__(
+        self, parts: CommandParts, directory: Directory, drafting: ServerDrafting, signing_in: SigningIn
+    ) -> None:
         self._parts = parts
         self._directory = directory
         self._drafting = drafting
         self._links = SecretLinks(parts)
+        self._signing_in = signing_in
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -45,6 +49,10 @@ class ServerSecrets:
         return Deed(put, self._set, self._given), Deed(gone, self._clear), Deed(new, self._rotate)
 
     async def _set(self, request: Request) -> AsyncIterator[Reply | Form]:
+        if _is_sign_in(request):
+            async for reply in self._signing_in.again(request):
+                yield reply
+            return
         _, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot"))
         text = request.arguments.one("reference")
@@ -83,6 +91,10 @@ class ServerSecrets:
             yield reply
 
     async def _clear(self, request: Request) -> AsyncIterator[Reply]:
+        if _is_sign_in(request):
+            async for reply in self._signing_in.end(request):
+                yield reply
+            return
         seen, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot"))
         if slot not in record.secrets:
@@ -90,13 +102,17 @@ class ServerSecrets:
             return
         secrets = {name: kept for name, kept in record.secrets.items() if name != slot}
         authentication = record.authentication
-        if slot == AUTH_SECRET:
+        if slot == AUTH_SECRET and authentication.kind is not AuthenticationKind.OAUTH:
             authentication = replace(authentication, kind=AuthenticationKind.NONE)
         changed = replace(record, secrets=secrets, authentication=authentication)
         async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, "cleared"):
             yield reply
 
     async def _rotate(self, request: Request) -> AsyncIterator[Reply | Form]:
+        if _is_sign_in(request):
+            async for reply in self._signing_in.again(request):
+                yield reply
+            return
         seen, record = await self._changeable(request)
         slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
         reference, text = record.secrets.get(slot), request.arguments.one("reference")
@@ -184,6 +200,11 @@ def _form(record: ServerRecord, slot: str, error: str = "") -> Form:
     )
 
 
+def _is_sign_in(request: Request) -> bool:
+    """Whether this is about the sign-in itself, which is no secret that anybody could name."""
+    return request.arguments.one("slot").lower().replace("_", "-") == SIGN_IN
+
+
 def _slot(record: ServerRecord, text: str) -> str:
     """A slot this server can have, in its own spelling. Raises Refusal."""
     kind, _, name = text.partition(":")
@@ -195,7 +216,7 @@ def _slot(record: ServerRecord, text: str) -> str:
             return AUTH_SECRET
         case HttpTransport(), "header" if _fits(name, "-"):
             return f"header:{name}"
-        case StdioTransport(), "env" if _fits(name, "_"):
+        case StdioTransport(launch=None), "env" if _fits(name, "_"):
             return f"env:{name}"
     slot = "`env:NAME`" if isinstance(record.config.transport, StdioTransport) else "`auth` or `header:NAME`"
     raise Refusal(f"A secret of {named(record.config)} is for {slot}.")
@@ -203,7 +224,13 @@ def _slot(record: ServerRecord, text: str) -> str:
 
 def check_use(record: ServerRecord, slot: str) -> None:
     """Raises Refusal if the server has no use for such a secret, before anybody types it."""
-    if slot == AUTH_SECRET and record.authentication.kind is AuthenticationKind.NONE:
+    signing_in = record.authentication
+    if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.OAUTH and not signing_in.client_id:
+        raise Refusal(
+            f"{named(record.config)} is signed in to without a client of its own, so there is no secret of one. Say "
+            f"which client: `/mcp edit {record.config.name} --client-id ID`."
+        )
+    if slot == AUTH_SECRET and signing_in.kind is AuthenticationKind.NONE:
         raise Refusal(
             f"{named(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
             "--auth api_key --secret env:NAME`."

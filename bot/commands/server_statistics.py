@@ -15,6 +15,7 @@ from bot.commands.parameters import A_SERVER
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import counted, lasted, moment, named
 from bot.commands.refusals import Refusal
+from bot.commands.signing_in import SigningIn
 from bot.domain.commands import Action, Parameter, Reply, Shape, Table, Verb
 from bot.domain.health import Condition, Listening
 from bot.domain.measurements import SinceStart
@@ -37,9 +38,10 @@ _LISTENING = {
 class ServerStatistics:
     """Counts."""
 
-    def __init__(self, parts: CommandParts, directory: Directory) -> None:
+    def __init__(self, parts: CommandParts, directory: Directory, signing_in: SigningIn) -> None:
         self._parts = parts
         self._directory = directory
+        self._signing_in = signing_in
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -69,6 +71,10 @@ class ServerStatistics:
             (*_facts(found, of_one=seen is not None), *counts),
         )
 
+    async def _steps(self, seen: Seen) -> tuple[Action, ...]:
+        to_sign_in = await self._signing_in.steps(seen.config)
+        return to_sign_in or (Action(f"Find out about {seen.name}", ("mcp", "doctor", seen.name)),)
+
     async def _health(self, request: Request) -> AsyncIterator[Reply]:
         health = await self._parts.health()
         servers = await self._directory.all(request.conversation)
@@ -83,7 +89,7 @@ class ServerStatistics:
                 *((each.name, ": ".join(filter(None, (each.status.value, each.problem)))) for each in trouble),
                 *(_unfinished(backlog) if backlog is not None else ()),
             ),
-            actions=tuple(Action(f"Find out about {each.name}", ("mcp", "doctor", each.name)) for each in trouble[:3]),
+            actions=tuple([step for each in trouble[:3] for step in await self._steps(each)]),
         )
 
     def _since(self, request: Request) -> float:

@@ -5,6 +5,7 @@ there at all. What destroys says what goes with it and asks for the name; there 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from bot.commands.command import Deed, Request
 from bot.commands.directory import Directory, Seen
@@ -14,6 +15,7 @@ from bot.commands.phrases import ago, counted, named
 from bot.commands.refusals import Refusal
 from bot.commands.server_checks import tally, to_review, waits_for_review
 from bot.commands.server_keeping import ServerKeeping
+from bot.commands.signing_in import SigningIn
 from bot.commands.tool_reviewing import withheld
 from bot.domain.commands import Action, Parameter, Reply, Shape, Tone, Verb
 from bot.domain.servers import ServerRecord, ServerState, ServerStatus, Standing
@@ -27,10 +29,13 @@ _APPLY = Parameter("apply", "run by the file from now on", Shape.FLAG)
 class ServerSwitches:
     """Switches servers on and off, fetches what they offer anew, and takes them away."""
 
-    def __init__(self, parts: CommandParts, directory: Directory, keeping: ServerKeeping) -> None:
+    def __init__(
+        self, parts: CommandParts, directory: Directory, keeping: ServerKeeping, signing_in: SigningIn
+    ) -> None:
         self._parts = parts
         self._directory = directory
         self._keeping = keeping
+        self._signing_in = signing_in
 
     @property
     def deeds(self) -> tuple[Deed, ...]:
@@ -78,7 +83,14 @@ class ServerSwitches:
             )
             return
         yield Reply(f"Connecting to {named(seen.config)}…")
-        yield self._stands(seen, await self._parts.servers.connect(seen.id))
+        state = await self._parts.servers.connect(seen.id)
+        if not await self._signing_in.waits(seen.config):
+            yield self._stands(seen, state)
+            return
+        self._signing_in.allow(seen, request.member)
+        yield Reply(f"{named(seen.config)} wants a sign-in. Asking where…")
+        said = f"{named(seen.config)} lets the bot in once somebody has signed in."
+        yield await self._signing_in.link(seen, request.member, request.conversation, said)
 
     async def _disconnect(self, request: Request) -> AsyncIterator[Reply]:
         seen, record = await self._directory.changeable(request.arguments.one("server"), request)
@@ -169,9 +181,14 @@ class ServerSwitches:
         tools = self._directory.capabilities(seen).tools
         if state.status is ServerStatus.CONNECTED:
             return Reply(f"{named(seen.config)} is connected: {tally(tools)}.")
+        hint = self._signing_in.hint(replace(seen, state=state))
         return Reply(
             f"{named(seen.config)} is not connected.",
-            details=(("state", state.status.value), ("problem", state.problem)),
+            details=(
+                ("state", state.status.value),
+                ("problem", state.problem),
+                *((("by a browser", hint),) if hint else ()),
+            ),
             failed=True,
             actions=(Action("Find out why", ("mcp", "doctor", seen.name)),),
         )

@@ -13,7 +13,7 @@ NO_HASH = "0" * 64
 """What the first row follows."""
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "requests": ("asked", "revised", "expired", "not shown"),
+    "requests": ("asked", "revised", "expired", "not shown", "asked back", "answered"),
     "decisions": ("decided", "signed"),
     "executions": ("ran", "not run", "came late", "stopped"),
     "refusals": ("refused", "forbidden"),
@@ -27,6 +27,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "disconnected server",
         "removed server",
         "pinned tools",
+        "signed in",
+        "signed out",
+        "sign-in ended",
         "encrypted secrets anew",
     ),
     "profiles": ("added profile", "changed profile", "deleted profile", "bound profile", "unbound profile"),

@@ -101,7 +101,8 @@ class Reply:
     whatever came from elsewhere is in the table's cells or in `details`, to be drawn as it stands.
 
     A `private` one is for the person who asked alone. A `message` is to be handed to the engine as theirs, and its
-    turn followed like any other.
+    turn followed like any other. `link` is an https address that the reply is about and has in its text as well, for
+    platforms that have buttons for that.
     """
 
     text: str
@@ -113,6 +114,7 @@ class Reply:
     document: Document | None = None
     message: InboundMessage | None = None
     private: bool = True
+    link: str = ""
 
 
 class FieldKind(StrEnum):
@@ -193,7 +195,8 @@ class Known(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a verb. `metavar` stands for its value in a usage line; a `repeated` one may be given more than
-    once, and takes what is left of the line where it stands in its place.
+    once, and takes what is left of the line where it stands in its place. The values of an `opaque` one may look like
+    tokens: they are ids that a service has given out, and no secret.
     """
 
     name: str
@@ -204,6 +207,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     completes: Known = Known.NOTHING
     metavar: str = ""
+    opaque: bool = False
 
     @property
     def usage(self) -> str:

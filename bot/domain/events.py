@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bot.domain.elicitations import Elicitation
 from bot.domain.turns import ToolStep
 from bot.domain.views import Blocker
 
@@ -67,6 +68,24 @@ class ApprovalSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class ElicitationRequested:
+    """The server of a call waits to hear something from a person."""
+
+    turn_id: str
+    step: ToolStep
+    elicitation: Elicitation
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitationSettled:
+    """It waits no longer; what the elicitation holds says why."""
+
+    turn_id: str
+    step: ToolStep
+    elicitation: Elicitation
+
+
+@dataclass(frozen=True, slots=True)
 class TurnFinished:
     """The turn is answered, or was stopped (`cancelled`)."""
 
@@ -91,6 +110,8 @@ TurnEvent = (
     | ToolFinished
     | ApprovalRequested
     | ApprovalSettled
+    | ElicitationRequested
+    | ElicitationSettled
     | TurnFinished
     | TurnFailed
 )

@@ -10,6 +10,7 @@ import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 
 from bot.domain.approvals import ApprovalPolicy
@@ -23,6 +24,13 @@ GUESTS = "guests"
 """Stands, as an asker, for guests and people from outside."""
 ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
 """The hints of `bot.domain.tools.Annotations` that a rule may ask for."""
+
+
+class TaintMode(StrEnum):
+    """What happens to calls that could send away what another server has said."""
+
+    ASK = "ask"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)

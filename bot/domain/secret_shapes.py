@@ -7,6 +7,7 @@ down. A guess by nature: it would rather mask too much. It knows no secret of th
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,16 @@ _HARMLESS = re.compile(
     r"|tokens?[-_ ](count|limit|budget|usage)$",
     re.IGNORECASE,
 )
+
+_RUN_TOGETHER = re.compile(
+    r"passw(or[dt]|d)|passphrase|passcode|kennwort|motdepasse|contrase(n|nh)a|(api|access|private|secret|ssh|signing|"
+    r"encryption)key|(access|bearer|auth|refresh|api)token|(seed|recovery|backup|mnemonic)(phrase|words?|codes?)|"
+    r"(onetime|security|verification|authenticator|authentication|login|2fa|mfa)(code|pin|password)|"
+    r"(credit|debit|bank)card(number|no)|cardnumber|(card|social)securitynumber"
+)
+_SHORT = re.compile(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
+# Letters of other scripts that look like those of the words above.
+_LIKE_LATIN = str.maketrans("аеорсѕіԁκкпԝухյοανρτт", "aeopcsidkknwyxjoavptt")
 
 _SHAPES = (
     # Tokens that say what they are: OpenAI, Anthropic, Slack, GitHub, GitLab, AWS, Google, Stripe, npm.
@@ -54,6 +65,16 @@ def secret_name(name: str) -> bool:
     """Whether a value under this name is likely to be a secret: `api_key`, `accessToken`, `Authorization`."""
     spaced = _CAMEL.sub("_", name)
     return bool(_NAMES.search(spaced)) and not _HARMLESS.search(spaced)
+
+
+def asks_for_secret(words: str) -> bool:
+    """Whether somebody who reads these words is asked for a secret: the name or the title of a field, or a sentence.
+    Letters that only look like others count as those, and hidden ones not at all: the words may be made to get past.
+    """
+    decomposed = unicodedata.normalize("NFKD", _CAMEL.sub(" ", words))
+    letters = "".join(each for each in decomposed if unicodedata.category(each) not in ("Mn", "Me", "Cf", "Cc"))
+    spaced = " ".join(re.split(r"[\W_]+", letters.casefold().translate(_LIKE_LATIN))).strip()
+    return secret_name(spaced) or bool(_SHORT.search(spaced) or _RUN_TOGETHER.search(spaced.replace(" ", "")))
 
 
 def looks_secret(text: str) -> bool:

@@ -10,6 +10,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.pins import Pinned
 from bot.domain.secrets import SecretReference
 
+CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
 EVERYWHERE = ""
 """The workspace of a server that every workspace may use."""
 
@@ -55,13 +56,24 @@ class ConnectPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """One of the operator's launch templates, and what was filled into its slots, by name."""
+
+    template: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StdioTransport:
-    """A local process that speaks MCP on its standard streams."""
+    """A local process that speaks MCP on its standard streams. One with a `launch` is started by a template: all else
+    is the template's as it is now, and only the launch is kept on disk.
+    """
 
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
+    launch: Launch | None = None
 
 
 class HttpKind(StrEnum):
@@ -90,9 +102,9 @@ Transport = StdioTransport | HttpTransport
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One MCP server, ready to be connected to. Times are in seconds: to connect, for what it offers to be told again,
-    for one call without a word from the server, for one call with progress, and for calls of single tools by the names
-    that the server gives them.
+    """One MCP server, ready to be connected to. Times are in seconds: to connect (None: as `time_to_connect` says), for
+    what it offers to be told again, for one call without a word from the server, for one call with progress, and for
+    calls of single tools by the names that the server gives them.
 
     `name` is its slug, which its tools' names begin with; `title` is what people call it. `workspace` is
     `platform:workspace`, or EVERYWHERE.
@@ -104,7 +116,7 @@ class ServerConfig:
     system_instruction: str = ""
     response_instruction: str = ""
     auto_context_tool: str = ""
-    connect_timeout: float = 30.0
+    connect_timeout: float | None = None
     list_timeout: float = 15.0
     tool_timeout: float = 30.0
     tool_timeout_max: float = 300.0
@@ -115,6 +127,8 @@ class ServerConfig:
     title: str = ""
     description: str = ""
     auto_connect: bool = True
+    sign_in: OAuthTerms | None = None
+    """How the bot signs in to it by OAuth, if it is defined so."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -124,6 +138,18 @@ class ServerConfig:
     def from_file(self) -> bool:
         """It is the operator's: nobody changes it in chat."""
         return self.id.startswith(FILE)
+
+    def time_to_connect(self, *, known: bool) -> float:
+        """How long, in seconds, connecting may take (checklist C2). A program that is started for the first time, of
+        which nothing is `known` yet, may have to be fetched.
+        """
+        if self.connect_timeout is not None:
+            return self.connect_timeout
+        match self.transport:
+            case HttpTransport():
+                return CONNECT_SECONDS
+            case StdioTransport():
+                return START_SECONDS if known else FIRST_START_SECONDS
 
     def time_for(self, tool: str) -> float:
         """How long, in seconds, one call of a tool is waited for without a word from the server."""
@@ -155,17 +181,41 @@ class AuthenticationKind(StrEnum):
     HEADER = "header"
     BASIC = "basic"
     API_KEY = "api_key"
+    OAUTH = "oauth"
+    """A person signs the bot in, in a browser."""
+    CLIENT_CREDENTIALS = "client_credentials"
+    """The bot signs itself in with an id and a secret of its own, by OAuth."""
+
+
+OAUTH_KINDS = frozenset({AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS})
+"""Their secret is a client's: it goes to an authorization server, and never to the server itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
     """`header` is the name of the header that carries the secret: as it is, or as a bearer's for an API key whose
-    header is `Authorization`. `username` is for `basic`.
+    header is `Authorization`. `username` is for `basic`. For the two kinds of OAuth: `client_id` is what the
+    authorization server knows the bot by, if it was registered there by hand, and the secret is that client's; `scope`
+    is what is asked for where the server does not say.
     """
 
     kind: AuthenticationKind = AuthenticationKind.NONE
     header: str = "Authorization"
     username: str = ""
+    client_id: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthTerms:
+    """What an admin has set of signing in by OAuth; `kind` is one of its two. Everything else may be empty: then the
+    bot registers itself, and asks for what the server says it needs.
+    """
+
+    kind: AuthenticationKind = AuthenticationKind.OAUTH
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
 
 
 AUTH_SECRET = "auth"  # noqa: S105 - the name of a slot
@@ -207,7 +257,8 @@ class Synced:
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
     """One server as the toolbox is to keep it: secrets filled in, and what is already known of it. `problem` says why
-    it cannot be used as it is defined. `pinned` is None as long as nobody has looked at its tools.
+    it cannot be used as it is defined. `pinned` is None as long as nobody has looked at its tools. `signed_in` is the
+    version of the sign-in that is kept, 0 if there is none.
     """
 
     config: ServerConfig
@@ -216,6 +267,7 @@ class ServerEntry:
     secrets: frozenset[str] = frozenset()
     problem: str = ""
     pinned: Pinned | None = None
+    signed_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.domain.elicitations import ServerQuestion
 from bot.domain.messages import ToolResult
 
 
@@ -142,7 +143,17 @@ class OutcomeUnknown:
     reason: str
 
 
-ToolOutcome = Returned | NotSent | OutcomeUnknown
+@dataclass(frozen=True, slots=True)
+class AsksBack:
+    """The server wants to know something before it does what was asked, and wants the call sent again with the answers.
+    `state` goes along then, as it is.
+    """
+
+    questions: tuple[ServerQuestion, ...]
+    state: str | None = field(default=None, repr=False)
+
+
+ToolOutcome = Returned | NotSent | OutcomeUnknown | AsksBack
 
 UNSURE = "It may or may not have happened."
 """Stands between the reason and the advice in what the model is told of an unknown outcome."""

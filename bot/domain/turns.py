@@ -11,6 +11,7 @@ from enum import StrEnum
 from bot.domain.approvals import Approval
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey
+from bot.domain.elicitations import Elicitation, Replies
 from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, ToolCall, ToolResult
 from bot.domain.policies import Ruling
@@ -34,11 +35,15 @@ class TurnStatus(StrEnum):
 
 
 class StepStatus(StrEnum):
-    """`awaiting -> ready | denied | expired | cancelled`, `ready -> started -> done | failed | unknown`."""
+    """`awaiting -> ready | denied | expired | cancelled`, `ready -> started -> asking | done | failed | unknown`,
+    `asking -> ready | cancelled`.
+    """
 
     AWAITING = "awaiting"
     READY = "ready"
     STARTED = "started"
+    ASKING = "asking"
+    """The server has asked back and wants the call sent again with the answers: nothing is under way."""
     DONE = "done"
     FAILED = "failed"
     DENIED = "denied"
@@ -49,7 +54,13 @@ class StepStatus(StrEnum):
     @property
     def ended(self) -> bool:
         """Nothing more will happen to this step."""
-        return self not in (StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED)
+        return self not in OPEN
+
+
+OPEN = (StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING)
+"""Calls that have not ended."""
+WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
+"""Calls in which nothing happens until somebody has done something."""
 
 
 class Origin(StrEnum):
@@ -142,6 +153,15 @@ class ToolStep:
     """What it runs on instead of a signature of its own."""
     ruling: Ruling | None = None
     """What the rules said when the call was asked for; None of calls that no rule was asked about."""
+    elicitations: tuple[Elicitation, ...] = ()
+    """What its server has asked back, in order, answered or not."""
+    resume: Replies | None = None
+    """What goes along when it is sent next, if its server has asked back before."""
+
+    @property
+    def asks(self) -> tuple[Elicitation, ...]:
+        """What its server waits to hear."""
+        return tuple(each for each in self.elicitations if each.open)
 
 
 Step = ModelStep | ToolStep
@@ -174,6 +194,16 @@ class TurnRecord:
     def awaiting(self) -> tuple[ToolStep, ...]:
         """Calls that wait for a signature."""
         return tuple(step for step in self.calls if step.status is StepStatus.AWAITING)
+
+    @property
+    def waits(self) -> bool:
+        """A call waits for somebody: for a signature, or for an answer to what its server has asked back."""
+        return any(step.status in WAITING for step in self.calls)
+
+    @property
+    def asks(self) -> bool:
+        """A server waits to hear something from a person."""
+        return any(step.asks for step in self.calls)
 
     @property
     def answer(self) -> ModelStep | None:

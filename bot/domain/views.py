@@ -17,11 +17,13 @@ ReadFile = Callable[[str], Awaitable[bytes]]
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """The turn that holds a conversation: the first of those that have not ended. `awaits_signature` says that nothing
-    more happens in it until somebody has decided.
+    more happens in it until somebody has decided, `awaits_answer` that a server waits to hear something from whoever
+    asked there.
     """
 
     turn_id: str
     awaits_signature: bool = False
+    awaits_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class TurnView:
     def awaiting(self) -> tuple[ToolStep, ...]:
         """Calls that wait for a signature."""
         return tuple(step for step in self.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
+
+    @property
+    def asks(self) -> bool:
+        """A server waits to hear something from a person."""
+        return any(step.asks for step in self.steps if isinstance(step, ToolStep))
 
 
 Refs = Mapping[str, str]

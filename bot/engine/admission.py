@@ -19,6 +19,7 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
 from bot.engine.delivery import delivered
 from bot.engine.rules import Rules
+from bot.engine.taint import UNTAINTED, Taint
 
 NOT_ENABLED = "{} is not enabled in this conversation's profile."
 WITHHELD = "{} is new or has changed, and an admin has to review it first."
@@ -28,12 +29,14 @@ _SHOWN_OF_UNREADABLE = 500
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire;
-    `member` is who asks there, fresh, None if no rule wants to know or nobody could say.
+    `member` is who asks there, fresh, None if no rule wants to know or nobody could say; `taint` is whose words the
+    turn has read.
     """
 
     rules: Rules = Rules()
     approval_seconds: float | None = 1800.0
     member: Member | None = None
+    taint: Taint = UNTAINTED
 
     def judge(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
         """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
@@ -47,7 +50,7 @@ class Admission:
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")
         if not self.rules.profile.enables(tool):
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
-        found = self.rules.judge(tool, call.arguments, author, self.member)
+        found = self.taint.ruled(tool, self.rules.judge(tool, call.arguments, author, self.member))
         return dataclasses.replace(self._admitted(n, call, tool, author, found), ruling=found.ruling)
 
     def _admitted(self, n: int, call: ToolCall, tool: Tool, author: Author, found: Judgement) -> ToolStep:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, Member
 from bot.domain.grants import terms_digest
 from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import Judgement
-from bot.domain.tools import UNSURE, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
+from bot.domain.tools import UNSURE, AsksBack, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
 from bot.engine.admission import NOT_ENABLED, WITHHELD
 from bot.engine.elapsed import elapsed
+from bot.engine.questions import TOO_MANY, Questions
 from bot.engine.rules import Rules
 from bot.ports import CallContext, Toolbox, TurnLog
 
@@ -29,9 +31,11 @@ async def call_tool(
     workspace: str,
     on_record: Callable[[TurnRecord], None],
     on_progress: Callable[[str], None],
+    questions: Questions,
 ) -> None:
-    """Run a call that is ready and record how it ended. `rules` are asked for at the last moment, since people may have
-    taken hours to sign, and so is who `member` the author is by then. Raises LostLease and Stopped.
+    """Run a call that is ready and record how it ended, or that its server has asked back. `rules` are asked for at the
+    last moment, since people may have taken hours to sign, and so is who `member` the author is by then. Raises
+    LostLease and Stopped.
 
     A call that may not be repeated is committed as started before it is sent: whoever finds it in that state later
     knows that it may have happened.
@@ -46,9 +50,19 @@ async def call_tool(
         return
     if not step.repeatable:
         on_record(await _begin(log, claim, step.n))
-    context = CallContext(author, key=f"{claim.turn_id}:{step.n}", on_progress=on_progress)
+    context = CallContext(
+        author,
+        key=f"{claim.turn_id}:{step.n}",
+        on_progress=on_progress,
+        replies=step.resume,
+        elicit=partial(questions.put, step.n),
+    )
     sent_at = elapsed()
-    status, result = _ending(step, await toolbox.call(tool, step.call, context))
+    outcome = await toolbox.call(tool, step.call, context)
+    if isinstance(outcome, AsksBack) and not questions.too_many(step):
+        on_record(await questions.keep(step.n, outcome))
+        return
+    status, result = _ending(step, outcome)
     on_record(await log.end(claim, step.n, status, result, elapsed() - sent_at))
 
 
@@ -92,6 +106,8 @@ def _ending(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, ToolResul
     match outcome:
         case Returned(result):
             return (StepStatus.FAILED if result.is_error else StepStatus.DONE), result
+        case AsksBack():
+            return StepStatus.FAILED, _said(step, TOO_MANY)
         case NotSent(reason):
             return StepStatus.FAILED, _said(step, f"Not run: {reason}")
         case OutcomeUnknown(reason) if step.repeatable:

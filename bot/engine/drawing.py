@@ -234,7 +234,8 @@ class Drawings:
         """Whether it must be on disk that this is out: its end is owed to somebody, a card's time begins to run. In
         between, whoever drives the turn draws it again anyway.
         """
-        return view.turn.id not in self._driven or view.turn.status.ended or bool(view.awaiting)
+        waits = view.awaiting or view.asks
+        return view.turn.id not in self._driven or view.turn.status.ended or bool(waits)
 
     async def _let_go(self, turn_id: str) -> None:
         """Hand the drawing back, unless more is to come from here."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from bot.domain.answering import Answering, Inquiry, NotAnswerable
 from bot.domain.approvals import (
     Approval,
     Decision,
@@ -25,8 +26,10 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
+from bot.domain.elicitations import Elicited
 from bot.domain.grants import Permission
 from bot.domain.measurements import Observe, unobserved
+from bot.domain.policies import TaintMode
 from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
@@ -36,6 +39,9 @@ from bot.engine.editing import TOOL_CHANGED, draft_of, unfit
 from bot.engine.editing import objection as not_editable
 from bot.engine.grants import grant_of
 from bot.engine.grants import objection as not_grantable
+from bot.engine.offering import RefusedTools
+from bot.engine.questions import objection as not_answerable
+from bot.engine.questions import unfit as unfit_answer
 from bot.engine.reminders import Reminders
 from bot.engine.rules import RuleBook
 from bot.engine.schedule import Job, Schedule
@@ -66,7 +72,8 @@ class Engine:
 
     The row is the truth and a signal only a doorbell: whoever receives, decides or stops writes first and rings then.
     `approval_seconds` is None where approvals never expire; `on_change` hears that another process may have changed
-    servers, policies or profiles; `observe` counts.
+    servers, policies or profiles; `taint` is what happens to calls that could send away what another server has said;
+    `refused` keeps which tools models' services have refused; `observe` counts.
     """
 
     def __init__(
@@ -79,6 +86,8 @@ class Engine:
         rules: RuleBook,
         approval_seconds: float | None = APPROVAL_SECONDS,
         system_prompt: str = "",
+        taint: TaintMode = TaintMode.OFF,
+        refused: RefusedTools | None = None,
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
         observe: Observe = unobserved,
@@ -101,6 +110,8 @@ class Engine:
             pause,
             self._member,
             system_prompt,
+            taint,
+            refused or RefusedTools(),
         )
         self._worker = Worker(
             turn_log,
@@ -192,7 +203,7 @@ class Engine:
             return NotAllowed(TOOL_CHANGED)  # since it was drafted
         rules, asker = self._rules.rules(turn.conversation), turn.author
         asking = await self._member(asker, turn.conversation) if rules.ask_who else None
-        misfits = tuple(self._parts.toolbox.misfits(tool, arguments))
+        misfits = tuple(self._parts.toolbox.misfits(tool.input_schema, arguments))
         if (wrong := unfit(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))) is not None:
             return wrong
         signed = fingerprint(step.tool.as_asked(tool), arguments)
@@ -201,6 +212,25 @@ class Engine:
             return OutOfDate()
         self._drawings.kick()
         return Revised(revision + 1)
+
+    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
+        """What a server has asked back and this member may answer now; or why they cannot."""
+        inquiry = await self._log.inquiry(elicitation_id)
+        if inquiry is None:
+            return NoSuchApproval()
+        return not_answerable(inquiry, member) or inquiry
+
+    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+        """Answer what a server has asked back, if this member may, nobody was faster, and the values fit."""
+        inquiry = await self.inquiry(elicitation_id, member)
+        if not isinstance(inquiry, Inquiry):
+            return inquiry
+        if (wrong := unfit_answer(inquiry, reply, self._parts.toolbox)) is not None:
+            return wrong
+        answered = await self._log.answer(elicitation_id, reply, member.author)
+        self._settled(inquiry.turn.id)
+        self._drawings.kick()
+        return answered
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn at whatever it is doing. False if it had ended."""

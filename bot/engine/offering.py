@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, zip_longest
 
 from bot.domain.tools import Tool, ToolSet
@@ -46,14 +46,22 @@ class RefusedTools:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def add(self, model: str, tool: Tool, problem: ModelRejected) -> None:
         """The service of the model that profiles call `model` does not take this tool."""
         log.warning("the tool %s is not offered to %s any more: %s", tool.name, model or "the model", problem.cause)
-        self._known[_key(model, tool)] = None
+        self._known[_key(model, tool)] = problem.cause
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
+
+    def reasons(self, tool: Tool) -> Mapping[str, str]:
+        """Why this very definition was refused, by the models that profiles name; the bot's own is empty."""
+        return {
+            model: cause
+            for (model, name, definition), cause in self._known.items()
+            if (name, definition) == (tool.name, tool.definition)
+        }
 
     def without(self, model: str, offered: ToolSet) -> ToolSet:
         """The offer without those that this model's service has refused; `absent` names them."""

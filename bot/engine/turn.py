@@ -15,6 +15,7 @@ from functools import partial
 from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, ToolChoice
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Message, ToolCall, system
+from bot.domain.policies import TaintMode
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import (
     Claim,
@@ -30,8 +31,10 @@ from bot.engine.attachments import Attached, read_attachments
 from bot.engine.calling import call_tool
 from bot.engine.context import LAST_ROUND, transcript
 from bot.engine.offering import RefusedTools, refusal, within_limit
+from bot.engine.questions import Questions
 from bot.engine.returned_images import ReturnedImages
 from bot.engine.rules import Rules
+from bot.engine.taint import UNTAINTED, taint_of
 from bot.errors import ModelRejected
 from bot.ports import LanguageModels, Toolbox, TurnLog
 
@@ -54,6 +57,7 @@ class TurnParts:
     pause: Callable[[float], Awaitable[None]]
     member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     system_prompt: str = ""
+    taint: TaintMode = TaintMode.OFF
     refused: RefusedTools = field(default_factory=RefusedTools)
 
 
@@ -74,14 +78,16 @@ class TurnInProgress:
         self._streaming = ""
         self._activity = ""
         self._progress: dict[int, str] = {}
+        self._questions = Questions(claim, parts.log, parts.approval_seconds, self._see)
+        self._questions.see(record)
 
     def ring(self) -> None:
         """Something about this turn has changed on disk: somebody has decided."""
         self._doorbell.set()
 
     def ring_if_waiting(self) -> None:
-        """Look whether somebody has decided something, if there is anything to decide."""
-        if self._record.awaiting:
+        """Look whether somebody has decided or answered something, if there is anything to."""
+        if self._record.waits or self._record.asks:
             self._doorbell.set()
 
     async def drive(self) -> None:
@@ -90,7 +96,7 @@ class TurnInProgress:
             await self._finish(TurnStatus.FAILED, failure="This question brought the bot down several times over.")
         while not self._record.turn.status.ended:
             await self._run_calls()
-            if self._record.awaiting:
+            if self._record.waits:
                 record = await self._log.park(self._claim)
                 if record is None:
                     return
@@ -110,10 +116,12 @@ class TurnInProgress:
     def _rules(self) -> Rules:
         return self._parts.rules(self._record.turn.conversation)
 
-    async def _admission(self) -> Admission:
+    async def _admission(self, offered: ToolSet) -> Admission:
         """Who asks is found out before the rules are read, so that none is older than the answer."""
         member = await self._member()
-        return Admission(self._rules, self._parts.approval_seconds, member)
+        tainted = self._parts.taint is TaintMode.ASK
+        taint = taint_of(self._record.calls, offered) if tainted else UNTAINTED
+        return Admission(self._rules, self._parts.approval_seconds, member, taint)
 
     async def _member(self) -> Member | None:
         """Who asks, if any rule wants to know more than the id."""
@@ -137,7 +145,7 @@ class TurnInProgress:
         """The one step of a turn in which a person runs a tool: no model is asked."""
         turn = self._record.turn
         offered = await self._offer()
-        admission = await self._admission()
+        admission = await self._admission(offered)
         if turn.question.again:
             return admission.judge_again(1, call, offered, turn.author)
         return admission.judge(1, call, offered, turn.author)
@@ -178,6 +186,7 @@ class TurnInProgress:
             workspace=self._record.turn.conversation.home,
             on_record=self._see,
             on_progress=progressed,
+            questions=self._questions,
         )
 
     async def _call_ended_or_doorbell(self) -> None:
@@ -201,7 +210,7 @@ class TurnInProgress:
         if not any(each.auto_context_tool for each in offered.guidance):
             return []
         turn = self._record.turn
-        return (await self._admission()).context_calls(turn.question.text, offered, turn.author)
+        return (await self._admission(offered)).context_calls(turn.question.text, offered, turn.author)
 
     async def _ask_model(self) -> None:
         record = self._record
@@ -257,7 +266,7 @@ class TurnInProgress:
         self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
-            admission = await self._admission()
+            admission = await self._admission(offered)
             calls = [
                 admission.judge(n + i, call, offered, author) for i, call in enumerate(message.tool_calls, start=1)
             ]
@@ -294,6 +303,7 @@ class TurnInProgress:
         """Take in what is on disk now. Calls that end together may hand in their records in any order."""
         if record.revision >= self._record.revision:
             self._record = record
+            self._questions.see(record)
         self._redraw()
 
     def _stream(self, text: str) -> None:

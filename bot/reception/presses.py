@@ -86,6 +86,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class RunBeside:
+    """The same from a card, whose place nothing may take: what comes of it stands beside, for whoever pressed alone."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AskToConfirm:
     """Open the window in which `text` has to be typed before the command is said. `label` is what its button says."""
 
@@ -94,4 +101,18 @@ class AskToConfirm:
     label: str
 
 
-Press = Approve | Allow | Edit | AskWhyNot | ViewAll | Review | Check | RunAgain | Stop | Rate | Run | AskToConfirm
+Press = (
+    Approve
+    | Allow
+    | Edit
+    | AskWhyNot
+    | ViewAll
+    | Review
+    | Check
+    | RunAgain
+    | Stop
+    | Rate
+    | Run
+    | RunBeside
+    | AskToConfirm
+)

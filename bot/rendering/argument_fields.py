@@ -68,8 +68,10 @@ class ArgumentForm:
         return next((each.argument for each in self.fields if each.field.name == name), "")
 
 
-def argument_form(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> ArgumentForm:
-    """The fields for a call's arguments: those that it has, then those that its tool would take beside."""
+def argument_form(schema: Mapping[str, Any], arguments: Mapping[str, Any], most: int = MOST_FIELDS) -> ArgumentForm:
+    """The fields for a call's arguments: those that it has, then those that its tool would take beside, `most` at the
+    most.
+    """
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")
@@ -80,7 +82,7 @@ def argument_form(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Ar
         for number, name in enumerate(names)
     ]
     possible = [each for each in made if len(each.field.value) <= LONGEST]
-    first = sorted(possible, key=lambda each: (each.argument not in arguments, not each.required))[:MOST_FIELDS]
+    first = sorted(possible, key=lambda each: (each.argument not in arguments, not each.required))[:most]
     offered = {each.argument for each in first}
     return ArgumentForm(
         tuple(each for each in possible if each.argument in offered),

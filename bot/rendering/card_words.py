@@ -22,6 +22,7 @@ RISKS: Mapping[str, str] = {
 ICONS: Mapping[StepStatus, str] = {
     StepStatus.READY: "✅",
     StepStatus.STARTED: "✅",
+    StepStatus.ASKING: "✅",
     StepStatus.DONE: "✅",
     StepStatus.FAILED: "⚠️",
     StepStatus.UNKNOWN: "⚠️",
@@ -56,7 +57,7 @@ def became(step: ToolStep, view: TurnView) -> Sequence[str]:
     line = tool_line(step, view)
     changed = edited_before(step)
     match step.status:
-        case StepStatus.READY | StepStatus.STARTED:
+        case StepStatus.READY | StepStatus.STARTED | StepStatus.ASKING:
             parts = [changed, line.summary or line.state]
         case StepStatus.DONE:
             parts = [changed, line.summary or "done"]

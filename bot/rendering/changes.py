@@ -13,6 +13,8 @@ from bot.domain.approvals import Approval
 from bot.domain.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ElicitationRequested,
+    ElicitationSettled,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -25,7 +27,7 @@ from bot.domain.events import (
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 
-_SENT = (StepStatus.STARTED, StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
+_SENT = (StepStatus.STARTED, StepStatus.ASKING, StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
 
 
 def events_between(before: TurnView | None, after: TurnView) -> tuple[TurnEvent, ...]:
@@ -94,8 +96,21 @@ def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: T
     progress = after.progress.get(new.n, "")
     if progress and not new.status.ended and not (before and before.progress.get(new.n) == progress):
         yield ToolProgressed(turn_id, new, progress)
+    yield from _questions(old, new, turn_id)
     if new.status.ended and not (old and old.status.ended):
         yield ToolFinished(turn_id, new)
+
+
+def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[TurnEvent]:
+    """What the server has asked back, and what has been settled of it."""
+    before = {each.id: each.open for each in old.elicitations} if old else {}
+    for each in new.elicitations:
+        if each.id not in before:
+            yield ElicitationRequested(
+                turn_id, _as_it_was(new, StepStatus.ASKING), replace(each, reply=None, answered_by="", reason="")
+            )
+        if not each.open and before.get(each.id, True):
+            yield ElicitationSettled(turn_id, new, each)
 
 
 def _asked(step: ToolStep, approval: Approval) -> ToolStep:
@@ -114,7 +129,9 @@ def _waits_or_is_new(step: ToolStep | None) -> bool:
 
 
 def _sent(step: ToolStep, view: TurnView) -> bool:
-    return step.status in _SENT or (step.status is StepStatus.READY and step.n in view.running)
+    """Whether a call was under way at some time. One that its server has asked something was, and goes out again."""
+    under_way = step.status is StepStatus.READY and step.n in view.running
+    return step.status in _SENT or under_way or bool(step.elicitations)
 
 
 def _ending(view: TurnView) -> Iterator[TurnEvent]:

@@ -3,17 +3,20 @@
 Called by the terminal. The shape is a promise: fields are added, never renamed.
 
     event                 fields beside "event" and "turn"
-    turn_queued           ahead, behind, behind_approval, offers
+    turn_queued           ahead, behind, behind_approval, behind_question, offers
     reply_updated         text                        of one reply, from its beginning
     tool_started          step, call, server, tool, arguments, status
     tool_progressed       the same, and text
     tool_finished         the same as tool_started, and result, is_error, offers
     approval_requested    the same as tool_started, and approval, revision, fingerprint, expires_in, expires_at
     approval_settled      the same as approval_requested, and decided_by, reason
+    elicitation_requested step, call, server, tool, elicitation, message, mode, schema or url, expires_in, expires_at
+    elicitation_settled   the same, and action, answered_by, reason
     turn_finished         text, cancelled
     turn_failed           reason
 
-`server` is null for a tool the model made up. `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is
+`server` is null for a tool the model made up. `mode` is form or url: what a server has asked back; what it is
+answered is in no event. `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is
 the turn that holds the conversation. An offer is what a person may be asked: `offer` (check, run_again, stop), `label`,
 `turn`, and `step` where it is about a call. Text is as the model or the tool gave it: JSON's own escapes make it
 harmless, and whoever draws it cleans it.
@@ -24,9 +27,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
+from bot.domain.elicitations import Elicitation, FormAsk, LinkAsk
 from bot.domain.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ElicitationRequested,
+    ElicitationSettled,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -47,7 +53,7 @@ def event_json(event: TurnEvent) -> dict[str, Any]:
     return {"event": name, "turn": event.turn_id, **fields}
 
 
-def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:
+def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901 - one case for each kind of event
     fields: dict[str, Any]
     match event:
         case TurnQueued(_, ahead, blocker):
@@ -65,6 +71,10 @@ def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:
             name, fields = "approval_requested", {**_call(step), **_approval(step)}
         case ApprovalSettled(_, step):
             name, fields = "approval_settled", {**_call(step), **_approval(step), **_decision(step)}
+        case ElicitationRequested(_, step, elicitation):
+            name, fields = "elicitation_requested", _question(step, elicitation)
+        case ElicitationSettled(_, step, elicitation):
+            name, fields = "elicitation_settled", {**_question(step, elicitation), **_answer(elicitation)}
         case TurnFinished(_, text, cancelled):
             name, fields = "turn_finished", {"text": text, "cancelled": cancelled}
         case TurnFailed(_, reason):
@@ -79,6 +89,7 @@ def _queue(ahead: int, blocker: Blocker | None) -> dict[str, Any]:
         "ahead": ahead,
         "behind": blocker.turn_id if blocker else None,
         "behind_approval": bool(blocker and blocker.awaits_signature),
+        "behind_question": bool(blocker and blocker.awaits_answer),
         "offers": _offers(offers_behind(blocker)),
     }
 
@@ -129,3 +140,25 @@ def _approval(step: ToolStep) -> dict[str, Any]:
 def _decision(step: ToolStep) -> dict[str, Any]:
     approval = step.approval
     return {"decided_by": approval.decided_by, "reason": approval.reason} if approval else {}
+
+
+def _question(step: ToolStep, elicitation: Elicitation) -> dict[str, Any]:
+    match elicitation.question.ask:
+        case FormAsk(schema):
+            asked: dict[str, Any] = {"mode": "form", "schema": dict(schema)}
+        case LinkAsk(url):
+            asked = {"mode": "url", "url": url}
+    called = {name: value for name, value in _call(step).items() if name not in ("arguments", "status")}
+    return {
+        **called,
+        "elicitation": elicitation.id,
+        "message": elicitation.question.message,
+        **asked,
+        "expires_in": elicitation.expires_in,
+        "expires_at": elicitation.expires_at,
+    }
+
+
+def _answer(elicitation: Elicitation) -> dict[str, Any]:
+    action = elicitation.reply.action.value if elicitation.reply is not None else None
+    return {"action": action, "answered_by": elicitation.answered_by, "reason": elicitation.reason}

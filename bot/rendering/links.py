@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 LONGEST = 3000
 LONGEST_LABEL = 300
 """A label beyond that is not looked through, and not trusted."""
+LONGEST_DOMAIN = 34
+"""What a button shows whole on a telephone, too."""
 _SCHEMES = ("http", "https", "mailto")
 _HOSTS = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}")
 _BARE = re.compile(r"https?://[^\s<>\"`|\\^{}]+", re.IGNORECASE)
@@ -43,6 +45,25 @@ def misleads(label: str, url: str) -> bool:
         return True
     host = _bare(parts.hostname or "")
     return any(_bare(each) != host for each in _HOSTS.findall(label))
+
+
+def imitates(url: str) -> bool:
+    """Whether the domain of an address is written in letters that can look like others: beyond ASCII, or Punycode.
+    So is one that cannot be read.
+    """
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return True
+    return not host.isascii() or any(part.startswith("xn--") for part in host.lower().split("."))
+
+
+def open_label(url: str) -> str:
+    """What a button says that leads there: the domain, unless it is too long to be read to its end, which is what
+    counts, or can be taken for another.
+    """
+    host = "" if imitates(url) else urlsplit(url).hostname or ""
+    return f"Open {host}" if 0 < len(host) <= LONGEST_DOMAIN else "Open the page"
 
 
 def addresses(text: str) -> list[tuple[int, int]]:

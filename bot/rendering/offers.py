@@ -58,8 +58,8 @@ def offers_of_call(turn_id: str, step: ToolStep) -> tuple[Check | RunAgain, ...]
 
 
 def offers_behind(blocker: Blocker | None) -> tuple[Stop, ...]:
-    """The way out for a message that waits behind an approval. A turn that is at work ends by itself."""
-    return (Stop(blocker.turn_id),) if blocker is not None and blocker.awaits_signature else ()
+    """The way out for a message that waits behind people. A turn that is at work ends by itself."""
+    return (Stop(blocker.turn_id),) if blocker is not None and _awaited(blocker) else ()
 
 
 def call_to_check(views: Sequence[TurnView]) -> Check | None:
@@ -85,9 +85,17 @@ def waiting(view: TurnView) -> str:
     """What a queued turn waits for, in words; empty for any other."""
     if view.turn.status is not TurnStatus.QUEUED or not view.ahead:
         return ""
-    if view.blocker is None or not view.blocker.awaits_signature:
+    awaited = _awaited(view.blocker) if view.blocker is not None else ""
+    if not awaited:
         return f"Waiting behind {_earlier(view.ahead)}"
-    return "Waiting behind an approval" + (f" and {_earlier(view.ahead - 1)}" if view.ahead > 1 else "")
+    return f"Waiting behind {awaited}" + (f" and {_earlier(view.ahead - 1)}" if view.ahead > 1 else "")
+
+
+def _awaited(blocker: Blocker) -> str:
+    """What people have to do before a turn goes on; empty for one that is at work."""
+    if blocker.awaits_signature:
+        return "an approval"
+    return "a question of a server" if blocker.awaits_answer else ""
 
 
 def _wants_another_try(view: TurnView, step: ToolStep) -> bool:

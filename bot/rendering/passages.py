@@ -1,5 +1,5 @@
 """A turn taken apart into what stands below each other in a thread: passages of replies and tool lines, and between
-them the questions for a signature.
+them the questions for a signature and those of servers.
 
 Called by platforms that draw a turn as messages. Every passage and question keeps its number from its first appearance
 on, so that a drawing finds its message again.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bot.domain.elicitations import Elicitation
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.rendering.offers import waiting
@@ -91,16 +92,28 @@ class Asking:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Inquired:
+    """What the server of one call has asked back, in order, answered or not. `number` is the call's step."""
+
+    number: int
+    step: ToolStep
+    elicitations: tuple[Elicitation, ...]
+
+
 _END = {
     StepStatus.AWAITING: StepStatus.CANCELLED,
     StepStatus.READY: StepStatus.CANCELLED,
     StepStatus.STARTED: StepStatus.UNKNOWN,
+    StepStatus.ASKING: StepStatus.CANCELLED,
 }
 """What becomes of a call when its turn has ended without it."""
 
 
-def passages(view: TurnView) -> tuple[Passage | Asking, ...]:
-    """The whole turn in its order: there is a passage first, even if it is empty."""
+def passages(view: TurnView) -> tuple[Passage | Asking | Inquired, ...]:
+    """The whole turn in its order: there is a passage first, even if it is empty. What a server has asked back stands
+    behind what its call stands in.
+    """
     reader = _Reader()
     for entry in _entries(view):
         reader.take(entry)
@@ -120,30 +133,35 @@ def reference(turn_id: str) -> str:
 
 
 class _Reader:
-    """Puts what it is given into passages; the calls of a reply that need a signature follow behind it."""
+    """Puts what it is given into passages; the calls of a reply that need a signature follow behind it, and what
+    servers have asked back behind those.
+    """
 
     def __init__(self) -> None:
-        self._parts: list[Passage | Asking] = []
+        self._parts: list[Passage | Asking | Inquired] = []
         self._entries: list[Entry] = []
         self._asked: list[ToolStep] = []
+        self._inquired: list[Inquired] = []
         self._reason = ""
 
-    def take(self, entry: Entry | ModelStep | ToolStep) -> None:
+    def take(self, entry: Entry | ModelStep | ToolStep | Inquired) -> None:
         match entry:
             case ToolStep():
                 self._asked.append(entry)
+            case Inquired():
+                self._inquired.append(entry)
             case Called():
                 self._entries.append(entry)
             case ModelStep():
-                if self._asked:
+                if self._asked or self._inquired:
                     self._close()
                 self._reason = one_line(entry.message.text, REASON_LIMIT)
             case _:
-                if self._asked:
+                if self._asked or self._inquired:
                     self._close()
                 self._entries.append(entry)
 
-    def finished(self) -> tuple[Passage | Asking, ...]:
+    def finished(self) -> tuple[Passage | Asking | Inquired, ...]:
         self._close()
         return tuple(self._parts) or (Passage(0),)
 
@@ -153,10 +171,11 @@ class _Reader:
             self._parts.append(Passage(number, tuple(self._entries)))
         if self._asked:
             self._parts.append(Asking(self._asked[0].n, tuple(self._asked), self._reason))
-        self._entries, self._asked, self._reason = [], [], ""
+        self._parts += self._inquired
+        self._entries, self._asked, self._inquired, self._reason = [], [], [], ""
 
 
-def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep]:
+def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | Inquired]:
     turn = view.turn
     if turn.question.again and not turn.status.ended:
         yield Remark(SECOND_TRY)
@@ -191,12 +210,14 @@ def _said(text: str) -> Sequence[Said]:
     return (Said(text),) if text.strip() else ()
 
 
-def _called(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep]:
+def _called(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep | Inquired]:
     line = tool_line(step, view)
     text = step.result.text.strip() if step.result else ""
     by_hand = view.turn.question.call is not None and text and step.status in (StepStatus.DONE, StepStatus.FAILED)
     yield Called(step.n, replace(line, summary="", more="") if by_hand else line)
     if step.approval is not None:
         yield step
+    if step.elicitations:
+        yield Inquired(step.n, step, step.elicitations)
     if by_hand:
         yield Returned(text, step.status is StepStatus.FAILED)

@@ -46,6 +46,7 @@ class ToolLine:
 
 _UNSENT = {
     StepStatus.AWAITING: (Mark.WAITING, "waits for approval"),
+    StepStatus.ASKING: (Mark.WAITING, "waits for an answer"),
     StepStatus.EXPIRED: (Mark.SKIPPED, "timed out, not run"),
     StepStatus.CANCELLED: (Mark.SKIPPED, "cancelled, not run"),
 }
@@ -60,9 +61,11 @@ def tool_line(step: ToolStep, view: TurnView) -> ToolLine:
     """How a call of this view stands: in the present while it runs, in the past when it has ended."""
     name = tool_name(step)
     match step.status:
-        case StepStatus.AWAITING | StepStatus.EXPIRED | StepStatus.CANCELLED:
+        case StepStatus.AWAITING | StepStatus.ASKING | StepStatus.EXPIRED | StepStatus.CANCELLED:
             mark, state = _UNSENT[step.status]
             return ToolLine(mark, name, state)
+        case StepStatus.READY | StepStatus.STARTED if step.asks:
+            return ToolLine(Mark.WAITING, name, _UNSENT[StepStatus.ASKING][1])
         case StepStatus.READY | StepStatus.STARTED:
             moving = step.status is StepStatus.STARTED or step.n in view.running
             progress = one_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)

@@ -101,3 +101,7 @@ class SqlArchive:
     async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """What a person has asked, the latest first."""
         return await self._database.run(lambda connection: overviews.read_asked(connection, person, reach, limit))
+
+    async def inquired(self, person: str, reach: str, limit: int) -> Sequence[str]:
+        """The ids of what servers wait to hear from a person, the latest first."""
+        return await self._database.run(lambda connection: overviews.read_inquired(connection, person, reach, limit))

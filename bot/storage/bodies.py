@@ -74,7 +74,7 @@ def reply_body(step: ModelStep) -> Body:
         "parts": [_part_body(part) for part in step.message.parts],
         "metadata": dict(step.message.provider_metadata),
         "stop": step.stop.value,
-        "usage": [step.usage.input_tokens, step.usage.output_tokens, step.usage.cached_tokens],
+        "usage": list(dataclasses.astuple(step.usage)),
         "notes": list(step.notes),
     }
 

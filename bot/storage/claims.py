@@ -18,6 +18,7 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim, StepStatus, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
+from bot.storage import elicitation_rows
 from bot.storage.call_trail import record_ran
 from bot.storage.clock import now
 from bot.storage.endings import (
@@ -200,7 +201,8 @@ def settle_leftovers(connection: sa.Connection, held: Claim) -> None:
         return  # there was no previous owner
     reopened = connection.execute(_reopen, {"t": held.turn_id, "f": held.fence}).all()
     expired = expire_overdue(connection, held.turn_id)
-    if expired or reopened:
+    settled = elicitation_rows.settle(connection, held.turn_id, held.fence)
+    if expired or reopened or settled:
         show_change(connection, held.turn_id)
     if expired:
         show_to_those_behind(connection, held.turn_id)

@@ -14,11 +14,12 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import Blocker, Drawn, Refs, TurnView
 from bot.errors import LostLease
+from bot.storage import elicitation_rows
 from bot.storage.clock import now
-from bot.storage.endings import LEASE_SECONDS
+from bot.storage.endings import LEASE_SECONDS, go_on, show_change
 from bot.storage.inserting import Insert
 from bot.storage.records import read_record
-from bot.storage.ringing import ring_all
+from bot.storage.ringing import ring_all, ring_turn
 from bot.storage.tables import LIVE, approvals, deliveries, drawings, steps, turns
 from bot.storage.transcript import park_until_decided
 from bot.storage.unshown import deny_unshown, record_unshown
@@ -39,8 +40,9 @@ _behind = (
     .order_by(turns.c.created_at, turns.c.seq)
     .limit(bindparam("limit"))
 )
+_signs = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
 _ahead = (
-    sa.select(turns.c.id, turns.c.status)
+    sa.select(turns.c.id, turns.c.status, _signs.label("signs"), elicitation_rows.still_asks.label("asks"))
     .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), turns.c.status.in_(LIVE))
     .order_by(turns.c.seq)
 )
@@ -127,8 +129,15 @@ _posted = (
     )
     .values(posted_at=now(), expires_at=now() + approvals.c.expires_in)
 )
-_unposted = sa.select(approvals.c.n).where(
-    approvals.c.turn_id == bindparam("t"), approvals.c.posted_at.is_(None), approvals.c.seen_from <= bindparam("upto")
+_unposted = sa.select(
+    sa.or_(
+        sa.exists().where(
+            approvals.c.turn_id == bindparam("t"),
+            approvals.c.posted_at.is_(None),
+            approvals.c.seen_from <= bindparam("upto"),
+        ),
+        elicitation_rows.unposted,
+    )
 )
 _lock = sa.select(turns.c.status).where(turns.c.id == bindparam("t")).with_for_update(key_share=True)
 _postpone = (
@@ -150,8 +159,15 @@ def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
     if turn.status is not TurnStatus.QUEUED:
         return TurnView(turn, record.steps, record.revision)
     ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
-    blocker = Blocker(ahead[0].id, ahead[0].status == TurnStatus.WAITING) if ahead else None
-    return TurnView(turn, record.steps, record.revision, ahead=len(ahead), blocker=blocker)
+    return TurnView(
+        turn, record.steps, record.revision, ahead=len(ahead), blocker=_blocker(ahead[0]) if ahead else None
+    )
+
+
+def _blocker(row: sa.Row[tuple[str, str, bool, bool]]) -> Blocker:
+    """A signature comes first: without it the call is not sent, and its server asks nothing."""
+    asks = row.asks and not row.signs
+    return Blocker(row.id, awaits_signature=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
 
 
 def read_recent(connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
@@ -219,19 +235,27 @@ def abandon(connection: sa.Connection, me: str, turn_id: str, revision: int, rea
     Whether there were any. Raises LostLease: the next may be posting the card at this moment.
     """
     denied = deny_unshown(connection, turn_id, revision, reason)
+    withdrawn = elicitation_rows.withdraw_unshown(connection, turn_id, revision, reason)
     if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
         raise LostLease(turn_id)
     connection.execute(_abandon, {"t": turn_id, "upto": revision, "why": reason})
     record_unshown(connection, turn_id, denied)
-    return bool(denied)
+    if withdrawn:
+        go_on(connection, turn_id)
+        show_change(connection, turn_id)
+        ring_turn(connection, turn_id)
+    return bool(denied) or withdrawn
 
 
 def _start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> None:
-    """The time of the approvals that are asked for up to `revision` runs from now."""
+    """The time of the approvals and questions that are asked for up to `revision` runs from now."""
     told = {"t": turn_id, "upto": revision}
-    if connection.execute(_unposted, told).first() is None:
+    if not connection.execute(_unposted, told).scalar():
         return
     # The turn first, as everywhere: whoever parks it at this moment would not know when to wake it.
     status = connection.execute(_lock, {"t": turn_id}).scalar()
-    if connection.execute(_posted, told).rowcount and status == TurnStatus.WAITING:
+    posted = bool(connection.execute(_posted, told).rowcount) | elicitation_rows.start_the_clocks(
+        connection, turn_id, revision
+    )
+    if posted and status == TurnStatus.WAITING:
         park_until_decided(connection, turn_id)

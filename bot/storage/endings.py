@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.measurements import TurnEnded
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.storage import audit
+from bot.domain.turns import OPEN, StepStatus, TurnStatus
+from bot.storage import audit, elicitation_rows
 from bot.storage.call_trail import record_ran
 from bot.storage.clock import now
 from bot.storage.measuring import note, note_approvals_cancelled, note_approvals_ended, platform_of
@@ -26,7 +26,7 @@ _close_steps = (
     steps.update()
     .where(
         steps.c.turn_id == bindparam("t"),
-        steps.c.status.in_([StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED]),
+        steps.c.status.in_(OPEN),
     )
     .values(
         status=sa.case(
@@ -111,6 +111,7 @@ def lock_turn(connection: sa.Connection, turn_id: str) -> Any:
 def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
     """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
     closed = connection.execute(_close_steps, {"t": turn_id}).all()
+    elicitation_rows.withdraw_of_turn(connection, turn_id)
     show_change(connection, turn_id)
     ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
     show_to_those_behind(connection, turn_id)

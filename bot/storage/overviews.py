@@ -1,4 +1,6 @@
-"""Reading what concerns one person now: calls that wait for a signature, and what somebody has asked."""
+"""Reading what concerns one person now: calls that wait for a signature, what servers wait to hear, and what somebody
+has asked.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from bot.storage.clock import now
 from bot.storage.past_conversations import who
 from bot.storage.reaching import begins, reach
 from bot.storage.records import UNREADABLE, read_turn
-from bot.storage.tables import Words, approvals, steps, turns
+from bot.storage.tables import Words, approvals, elicitations, steps, turns
 from bot.stores import AwaitedCall
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,21 @@ _waiting = (
     .order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n)
     .limit(bindparam("limit"))
 )
+_inquired = (
+    sa.select(elicitations.c.id)
+    .select_from(_live)
+    .join(turns, turns.c.id == _live.c.id)
+    .join(elicitations, elicitations.c.turn_id == _live.c.id)
+    .where(
+        turns.c.author_id == bindparam("person", type_=Words),
+        begins(_live.c.conversation, "platform"),
+        begins(_live.c.conversation, "reach"),
+        elicitations.c.status == "open",
+        sa.or_(elicitations.c.expires_at.is_(None), elicitations.c.expires_at > now()),
+    )
+    .order_by(elicitations.c.created_at.desc(), elicitations.c.id)
+    .limit(bindparam("limit"))
+)
 _asked = (
     sa.select(turns)
     .where(
@@ -73,6 +90,12 @@ def read_waiting(connection: sa.Connection, beginning: str, limit: int) -> Seque
         else:
             found.append(AwaitedCall(row.id, conversation, asker, terms, frozenset(row.editors or ())))
     return found
+
+
+def read_inquired(connection: sa.Connection, person: str, beginning: str, limit: int) -> Sequence[str]:
+    """What servers wait to hear from a person in conversations whose key begins so, by id, the latest first."""
+    found = connection.execute(_inquired, {**who(person), **reach("reach", beginning), "limit": limit})
+    return found.scalars().all()
 
 
 def read_asked(connection: sa.Connection, person: str, beginning: str, limit: int) -> Sequence[Turn]:

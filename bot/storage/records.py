@@ -15,6 +15,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import scope_of
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
+from bot.storage import elicitation_rows
 from bot.storage.bodies import read_call, read_grant, read_question, read_reply, read_result, read_ruling, read_terms
 from bot.storage.tables import approvals, conversations, deliveries, grants, steps, turns
 
@@ -48,7 +49,7 @@ _step_columns = (
 _asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 # One statement a record: nothing is read more often.
 _record = (
-    sa.select(turns, deliveries.c.wanted.label("revision"), *_step_columns)
+    sa.select(turns, deliveries.c.wanted.label("revision"), elicitation_rows.asked_back.label("asks"), *_step_columns)
     .select_from(turns)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .outerjoin(steps, steps.c.turn_id == turns.c.id)
@@ -98,6 +99,9 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
         raise NotFound(f"There is no turn {turn_id}.")
     turn = read_turn(rows[0])
     done = tuple(_read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
+    if rows[0].asks:
+        asked = elicitation_rows.read(connection, turn_id)
+        done = tuple(_with_elicitations(step, asked.get(step.n, ())) for step in done)
     return TurnRecord(turn, done, rows[0].revision)
 
 
@@ -175,6 +179,13 @@ def _read_step(row: Any, platform: str) -> Step:
         ruling=read_ruling(row.step_body),
         grant=read_grant(row.step_body),
     )
+
+
+def _with_elicitations(step: Step, rows: Sequence[Any]) -> Step:
+    if not rows or not isinstance(step, ToolStep):
+        return step
+    resume = None if step.status.ended or step.status is StepStatus.ASKING else elicitation_rows.replies_of(rows)
+    return dataclasses.replace(step, elicitations=elicitation_rows.elicitations_of(rows), resume=resume)
 
 
 def _read_approval(row: Any, platform: str) -> Approval:

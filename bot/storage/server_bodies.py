@@ -16,6 +16,7 @@ from bot.domain.servers import (
     AuthenticationKind,
     HttpKind,
     HttpTransport,
+    Launch,
     ServerConfig,
     ServerRecord,
     Standing,
@@ -58,6 +59,8 @@ def server_row(record: ServerRecord) -> dict[str, Any]:
                 "kind": record.authentication.kind.value,
                 "header": record.authentication.header,
                 "username": record.authentication.username,
+                "client_id": record.authentication.client_id,
+                "scope": record.authentication.scope,
             }
         ),
         "trusted": config.trusted,
@@ -82,7 +85,11 @@ def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecor
             **{name: definition[name] for name in (*_TEXTS, *_TIMES) if name in definition},
         ),
         authentication=Authentication(
-            AuthenticationKind(authentication["kind"]), authentication["header"], authentication["username"]
+            AuthenticationKind(authentication["kind"]),
+            authentication["header"],
+            authentication["username"],
+            authentication.get("client_id", ""),
+            authentication.get("scope", ""),
         ),
         secrets=secrets,
         standing=Standing(row.standing),
@@ -96,6 +103,8 @@ def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecor
 
 def _transport_body(transport: Transport) -> Body:
     match transport:
+        case StdioTransport(launch=Launch(template, values)):
+            return {"kind": "stdio", "template": template, "values": dict(values)}
         case StdioTransport(command, args, env, cwd):
             return {"kind": "stdio", "command": command, "args": list(args), "env": dict(env), "cwd": cwd}
         case HttpTransport(url, headers, kind):
@@ -104,6 +113,8 @@ def _transport_body(transport: Transport) -> Body:
 
 def _read_transport(body: Body) -> Transport:
     match body["kind"]:
+        case "stdio" if "template" in body:
+            return StdioTransport("", launch=Launch(body["template"], body["values"]))
         case "stdio":
             return StdioTransport(body["command"], tuple(body["args"]), body["env"], body["cwd"])
         case word if word in list(HttpKind):

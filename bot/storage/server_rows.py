@@ -17,9 +17,9 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
-from bot.domain.servers import EVERYWHERE, HttpTransport, ServerRecord, Standing, StdioTransport
+from bot.domain.servers import EVERYWHERE, HttpTransport, Launch, ServerRecord, Standing, StdioTransport
 from bot.errors import Conflict, NotFound
-from bot.storage import audit, capability_rows, grant_rows, pin_rows
+from bot.storage import audit, capability_rows, grant_rows, pin_rows, sign_in_rows
 from bot.storage.clock import now
 from bot.storage.policy_store import rule_row
 from bot.storage.records import UNREADABLE
@@ -146,6 +146,7 @@ def remove(connection: sa.Connection, server_id: str, version: int, by: Author) 
     connection.execute(_remove_policies, {"i": server_id})
     capability_rows.forget(connection, server_id)
     pin_rows.forget(connection, server_id)
+    sign_in_rows.end_of_server(connection, server_id)
     grant_rows.end_of_server(connection, server_id, by)
     audit.record(
         connection, "removed server", by.principal, subject=server_id, server=before.slug, workspace=before.workspace
@@ -217,6 +218,8 @@ def _facts(record: ServerRecord) -> Mapping[str, Any]:
     """What the audit says of a new server: nothing that could hold a secret."""
     config = record.config
     match config.transport:
+        case StdioTransport(launch=Launch(template, values)):
+            runs = {"transport": "stdio", "template": template, **{f"slot {name}": values[name] for name in values}}
         case StdioTransport(command):
             runs = {"transport": "stdio", "command": command}
         case HttpTransport(url, _, kind):

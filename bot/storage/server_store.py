@@ -20,7 +20,7 @@ from bot.domain.conversations import Author
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.errors import NotFound, SecretUnavailable
-from bot.storage import audit, capability_rows, secret_rows, server_rows
+from bot.storage import audit, capability_rows, secret_rows, server_rows, sign_in_rows
 from bot.storage.database import Database
 from bot.storage.revisions import read_revision, take_turns
 from bot.storage.secret_box import SecretBox
@@ -139,13 +139,18 @@ class SqlServerStore:
             ) from None
 
     async def reseal(self, by: Author) -> Resealed:
-        """Encrypt every stored secret anew with the key that is first now; what no key opens stays as it is."""
+        """Encrypt every stored secret and sign-in anew with the key that is first now; what no key opens stays as it
+        is.
+        """
         everything = await self._database.run(secret_rows.read_all_sealed)
+        sign_ins = await self._database.run(sign_in_rows.read_all_sealed)
         pairs, unopened = await asyncio.to_thread(self._reseal, everything)
+        signed, ended = await asyncio.to_thread(self._reseal_sign_ins, sign_ins)
+        unopened = [*unopened, *ended]
 
         def transaction(connection: sa.Connection) -> int:
             take_turns(connection)
-            count = secret_rows.replace_sealed(connection, pairs)
+            count = secret_rows.replace_sealed(connection, pairs) + sign_in_rows.replace_sealed(connection, signed)
             audit.record(connection, "encrypted secrets anew", by.principal, count=count, unopened=len(unopened))
             return count
 
@@ -188,6 +193,19 @@ class SqlServerStore:
                 plain = self._box.open(each.ciphertext, each.place)
             except SecretUnavailable:
                 unopened.append(f"{each.slug} {each.slot}")
+            else:
+                pairs.append((each, self._box.seal(plain, each.place)))
+        return pairs, unopened
+
+    def _reseal_sign_ins(
+        self, everything: Sequence[sign_in_rows.SealedSignIn]
+    ) -> tuple[Sequence[tuple[sign_in_rows.SealedSignIn, str]], Sequence[str]]:
+        pairs, unopened = [], []
+        for each in everything:
+            try:
+                plain = self._box.open(each.body, each.place)
+            except SecretUnavailable:
+                unopened.append(f"{each.slug} sign-in")
             else:
                 pairs.append((each, self._box.seal(plain, each.place)))
         return pairs, unopened

@@ -6,12 +6,15 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-1 deliveries, 1-n drawings
                   turns 1-n opinions
                   turns 1-n files
+                  steps 1-n elicitations
 grants            standing permissions
 jobs              work that is due once, whoever does it
 leases            what one process does alone
 quotas            limits that all processes keep together; a row whose time is over says nothing
 api_tokens        who may use the HTTP API; of the token itself only a hash
 one_time_links    links by which one person enters one secret, once; of what is in the link only a hash
+sign_ins          who is signed in to which server by OAuth, encrypted
+sign_ins_under_way  links that were given out for it; of what is in the link only a hash
 mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and 1-n policy_rules: those also of the
                   operator's servers
 profiles 1-n profile_bindings
@@ -285,6 +288,55 @@ one_time_links = sa.Table(
     sa.Column("used_at", sa.Double),
 )
 sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
+
+# What is in the body is encrypted, and bound to its server and person.
+sign_ins = sa.Table(
+    "sign_ins",
+    metadata,
+    sa.Column("server_id", Words, primary_key=True),
+    sa.Column("person", Words, primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("updated_by", Words, nullable=False),
+)
+
+sign_ins_under_way = sa.Table(
+    "sign_ins_under_way",
+    metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("server_id", Words, nullable=False),
+    sa.Column("person", Words, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+)
+sa.Index("sign_ins_under_way_expiry", sign_ins_under_way.c.expires_at)
+
+# What servers ask back while a call of theirs runs, or before it can go on.
+elicitations = sa.Table(
+    "elicitations",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("turn_id", sa.Text, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("key", Words, nullable=False),
+    sa.Column("body", Json, nullable=False),
+    sa.Column("state", Json),
+    sa.Column("fence", sa.BigInteger),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("answer", Json),
+    sa.Column("answered_by", Words, nullable=False, server_default=""),
+    sa.Column("reason", Words, nullable=False, server_default=""),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("answered_at", sa.Double),
+    sa.Column("expires_in", sa.Double),
+    sa.Column("seen_from", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.UniqueConstraint("turn_id", "n", "round", "key"),
+    sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
+)
 
 audit = sa.Table(
     "audit",

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.messages import ToolResult
-from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.errors import LostLease
-from bot.storage import audit, files, grant_rows
+from bot.storage import audit, elicitation_rows, files, grant_rows
 from bot.storage.bodies import call_body, reply_body, result_body, terms_body
 from bot.storage.call_trail import record_new, record_ran
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
@@ -159,6 +159,9 @@ def end(
     ended = connection.execute(_end, change).first()
     show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
+    if any(step.n == n and step.asks for step in record.calls):
+        elicitation_rows.withdraw_of_step(connection, held.turn_id, n)
+        record = read_record(connection, held.turn_id)
     if ended is not None:
         record_ran(connection, held.turn_id, n, seconds)
     return record
@@ -188,11 +191,11 @@ def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
             raise
         return None  # by this very transaction, whose answer was lost
     expired = expire_overdue(connection, held.turn_id)
-    if expired:
+    if elicitation_rows.settle_overdue(connection, held.turn_id) or expired:
         show_change(connection, held.turn_id)
     record = read_record(connection, held.turn_id)
     open_calls = [step for step in record.calls if not step.status.ended]
-    goes_on = not open_calls or any(step.status is not StepStatus.AWAITING for step in open_calls)
+    goes_on = not open_calls or any(step.status not in WAITING for step in open_calls)
     if not goes_on:
         park_until_decided(connection, held.turn_id)
         show_to_those_behind(connection, held.turn_id)
@@ -202,8 +205,9 @@ def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
 
 
 def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
-    """Let a turn wait for a decision, or for the first of its approvals to expire."""
-    connection.execute(_park, {"t": turn_id, "at": connection.execute(_wake_at, {"t": turn_id}).scalar()})
+    """Let a turn wait for a decision or an answer, or for the first of its approvals or questions to expire."""
+    ends = (connection.execute(_wake_at, {"t": turn_id}).scalar(), elicitation_rows.soonest_end(connection, turn_id))
+    connection.execute(_park, {"t": turn_id, "at": min((end for end in ends if end is not None), default=None)})
 
 
 def finish(

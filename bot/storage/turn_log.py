@@ -13,11 +13,14 @@ from typing import Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from bot.domain.answering import Answered, Inquiry, NotAnswerable
 from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.elicitations import Elicitation, Elicited, ServerQuestion
 from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
 from bot.domain.rings import Ring
+from bot.domain.tools import AsksBack
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.errors import LostLease
@@ -26,6 +29,7 @@ from bot.storage import (
     claims,
     deciding,
     drawings,
+    eliciting,
     files,
     front_door,
     granting,
@@ -107,6 +111,14 @@ class SqlTurnLog:
         """The turn and the step an approval belongs to."""
         return await self._run(records.read_approval, approval_id)
 
+    async def inquiry(self, elicitation_id: str) -> Inquiry | None:
+        """What a server has asked back, and the call it is about."""
+        return await self._run(eliciting.inquiry, elicitation_id)
+
+    async def answer(self, elicitation_id: str, reply: Elicited, by: Author) -> Answered | NotAnswerable:
+        """Take an answer, if it is the first."""
+        return await self._run(eliciting.answer, elicitation_id, reply, by)
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         """End a turn that nobody drives, or ask its owner to."""
         return await self._run(front_door.stop, turn_id, by)
@@ -146,6 +158,22 @@ class SqlTurnLog:
     async def begin(self, held: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call."""
         return await self._drive(transcript.begin, held, n)
+
+    async def ask(self, held: Claim, n: int, asked: AsksBack, expires_in: float | None) -> TurnRecord:
+        """Record that a call waits for answers before it is sent again."""
+        new = [Elicitation(uuid.uuid4().hex, each, expires_in=expires_in) for each in asked.questions]
+        return await self._drive(eliciting.ask, held, n, new, state=asked.state)
+
+    async def ask_meanwhile(
+        self, held: Claim, n: int, question: ServerQuestion, expires_in: float | None
+    ) -> tuple[TurnRecord, str]:
+        """Record that a call that is under way waits for an answer."""
+        new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
+        return await self._drive(eliciting.ask_meanwhile, held, n, new), new.id
+
+    async def withdraw(self, held: Claim, elicitation_id: str, reason: str) -> TurnRecord:
+        """Wait no more for an answer."""
+        return await self._drive(eliciting.withdraw, held, elicitation_id, reason)
 
     async def end(
         self, held: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None

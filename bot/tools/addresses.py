@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.launch_templates import Templates, no_templates
+from bot.domain.servers import HttpTransport, Launch, ServerConfig, StdioTransport
+from bot.tools.launching import check_launch
 from bot.tools.unusable import Unusable
 
 IpAddress = IPv4Address | IPv6Address
@@ -48,11 +50,12 @@ _COMPATIBLE = IPv6Network("::/96")
 @dataclass(frozen=True, slots=True)
 class Allowances:
     """What admins may use beyond the public network. `hosts` are `host` or `host:port`; `commands` are programs, as
-    they are written in a definition.
+    they are written in a definition; `templates` says which launch templates there are at the moment.
     """
 
     hosts: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
+    templates: Callable[[], Templates] = no_templates
 
     def host(self, host: str, port: int) -> bool:
         """The operator lets admins use this host, at least on this port."""
@@ -83,6 +86,8 @@ def check_definition(config: ServerConfig, allowances: Allowances) -> None:
     if config.from_file:
         return
     match config.transport:
+        case StdioTransport(launch=Launch() as launch) as process:
+            check_launch(process, launch, allowances.templates())
         case StdioTransport(command=command):
             if command not in allowances.commands:
                 raise Unusable(

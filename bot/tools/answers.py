@@ -135,11 +135,20 @@ def _object_schema(given: Any) -> dict[str, Any]:
 
 
 def _outcome(result: dict[str, Any]) -> dict[str, Any]:
-    if result.get("resultType", "complete") != "complete":
-        return result
+    match result.get("resultType", "complete"):
+        case "complete":
+            pass
+        case "input_required":
+            return result
+        case unknown:
+            # MCP specification 2026-07-28, basic/index: not to be taken for a result. The library reads no further
+            # than to the content, so there is none.
+            return {"resultType": unknown}
     content = result.get("content")
     fixed = {
         **result,
+        # Clients MUST take one that does not say so for complete (MCP specification 2026-07-28, basic).
+        "resultType": "complete",
         "content": [_block(each) for each in (content if isinstance(content, list) else [])],
         "isError": result.get("isError") is True,
     }
@@ -158,13 +167,18 @@ def _block(block: Any) -> dict[str, Any]:
     if isinstance(block, dict):
         block = {key: value for key, value in block.items() if key not in _UNUSED}
         audience = _audience(block.pop("annotations", None))
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            return _for({"type": "text", "text": block["text"]}, audience)  # most pieces are, and may be large
     try:
         known = _BLOCK.validate_python(block, by_name=False)
     except ValidationError:
         kind = block.get("type") if isinstance(block, dict) else type(block).__name__
         return {"type": "text", "text": f"[Unsupported content: {str(kind)[:100]}]"}
-    plain = known.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return plain | ({"annotations": {"audience": audience}} if audience else {})
+    return _for(known.model_dump(mode="json", by_alias=True, exclude_none=True), audience)
+
+
+def _for(block: dict[str, Any], audience: list[str]) -> dict[str, Any]:
+    return block | ({"annotations": {"audience": audience}} if audience else {})
 
 
 def _audience(annotations: Any) -> list[str]:

@@ -1,7 +1,8 @@
 """How one server is approached: by which transport, and whether it is asked for its protocol first.
 
 Some servers of the protocol before 2026 die of that question, or let it run into its limit: what was found out is kept
-with what the server offers, and counts for a week or until the server is defined to be elsewhere. Kept by the
+with what the server offers, and counts for a week, or until the server is defined to be elsewhere or says that it is
+of another version. Kept by the
 `connection`, which tells it how each try went.
 """
 
@@ -27,10 +28,20 @@ _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPP
 
 
 class Approach:
-    """The next try's way to a server. `known` is what was found out of it before; `clock` is in epoch seconds."""
+    """The next try's way to a server. `known` is what was found out of it before, when it said to be of this `version`;
+    `clock` is in epoch seconds.
+    """
 
-    def __init__(self, config: ServerConfig, known: Handshake | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        known: Handshake | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        version: str = "",
+    ) -> None:
         self._config = config
+        self._version = version
         self._clock = clock
         self._known = known if known is not None and self._fits(known) else None
         self._doubted = False
@@ -57,9 +68,13 @@ class Approach:
         """What people are told is spoken: a server without MCP does not speak this version of it either."""
         return "JSON-RPC 2.0" if self._word == HttpKind.JSONRPC else protocol
 
-    def met(self, protocol: str) -> Handshake | None:
-        """It has answered, in this version of the protocol. What is worth knowing of it at the next start."""
-        if protocol in MODERN_PROTOCOL_VERSIONS:
+    def met(self, protocol: str, version: str = "") -> Handshake | None:
+        """It has answered, in this version of the protocol, and says which version it is of itself. What is worth
+        knowing of it at the next start: one that has become another since is asked again then.
+        """
+        another = self._remembered is not None and version != self._version
+        self._version = version
+        if another or protocol in MODERN_PROTOCOL_VERSIONS:
             self._known = None
         elif self._remembered is None or self._remembered.transport != self._word:
             self._known = Handshake(self._word, place_of(self._config), self._clock())
@@ -68,12 +83,13 @@ class Approach:
 
     def failed(self, error: BaseException | None, attempt: Attempt, *, hung_up: bool) -> bool:
         """It could not be connected to; whether there is another way, to be tried at once. `hung_up`: the other side
-        did, which some do when they are asked for the protocol: the next try does not ask. What was known is not
+        did, and without an error the time was over, which is what some do when they are asked for the protocol: the
+        next try does not ask. What was known is not
         counted on in every second try: the server may be down, or another one by now.
         """
         streamable, asked = self._word == HttpKind.STREAMABLE, self.mode == "auto"
         self._doubted = self._remembered is not None
-        self._mute = hung_up and asked
+        self._mute = asked and (hung_up or error is None)
         self._older = (
             kind_of(self._config.transport) == HttpKind.AUTO and streamable and _knows_no_better(error, attempt)
         )

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
 # The library comes without type information.
-from jsonschema import SchemaError  # type: ignore[import-untyped]
+from jsonschema import FormatChecker, SchemaError  # type: ignore[import-untyped]
 from jsonschema.validators import Draft202012Validator, extend, validator_for  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from bot.domain.tools import Misfit, canonical_json
+from bot.tools.formats import FORMATS
 
 _MOST = 5
 _LONGEST_SENTENCE = 300
@@ -35,38 +37,74 @@ class _Unjudged(Exception):
 
 def misfits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """One phrase for each argument that does not fit, at most five; empty if all fit or nobody can tell."""
-    return tuple(_phrase(error) for error in _errors(schema, arguments))
+    return tuple(_phrase(error) for error in _errors(schema, arguments, None))
 
 
 def by_argument(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Misfit, ...]:
-    """The same, each with the name of the argument it is about."""
+    """The same, each with the name of the argument it is about, for people who fill in a form: to them the formats of
+    texts (an address, a date) are rules as well.
+    """
     return tuple(
         Misfit(str(error.absolute_path[0]) if error.absolute_path else "", _phrase(error))
-        for error in _errors(schema, arguments)
+        for error in _errors(schema, arguments, _format_checker())
     )
 
 
-def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Any]:
+def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: FormatChecker | None) -> list[Any]:
     """What the library finds, as long as it can be trusted to come to an end.
 
     References outside the schema are never fetched (MCP specification 2026-07-28: MUST NOT). Regular expressions are
     never run, because some take years, and no check takes more than ten thousand steps: a server must not be able to
     hold up everybody else.
     """
-    text = canonical_json(schema)
-    if len(text) > _LARGEST_SCHEMA:
-        return []
     token = _steps.set(0)
     try:
-        return list(islice(_validator(text).iter_errors(dict(arguments)), _MOST))
+        validator = _validator(_Schema(schema)).evolve(format_checker=formats)
+        return list(islice(validator.iter_errors(dict(arguments)), _MOST))
     except (_Unjudged, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
         return []
     finally:
         _steps.reset(token)
 
 
+@cache
+def _format_checker() -> FormatChecker:
+    """Knows the formats that forms may have, and lets every other pass."""
+
+    def check(fits: Callable[[str], bool]) -> Callable[[Any], bool]:
+        return lambda value: not isinstance(value, str) or fits(value)
+
+    checker = FormatChecker(formats=())
+    for name, fits in FORMATS.items():
+        checker.checks(name)(check(fits))
+    return checker
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Schema:
+    """A schema that is the same as another only if it is the same object: nobody changes one, and to compare what is in
+    it costs more than the check. As long as it is remembered, no other object can be taken for it.
+    """
+
+    given: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Schema) and other.given is self.given
+
+    def __hash__(self) -> int:
+        return id(self.given)
+
+
 @lru_cache(maxsize=512)
-def _validator(text: str) -> Any:
+def _validator(schema: _Schema) -> Any:
+    text = canonical_json(schema.given)
+    if len(text) > _LARGEST_SCHEMA:
+        raise _Unjudged
+    return _compiled(text)
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str) -> Any:
     schema = json.loads(text)
     # In both the library would go on with checks of its own: by other rules, and by regular expressions.
     if text.count('"$schema":"') > ("$schema" in schema) or '"patternProperties":' in text:

@@ -7,6 +7,7 @@ context variable finds the right one among requests that run side by side.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,12 +17,31 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Attempt:
     """One request. `sent`: it may have left the process. `status`: of the HTTP answer. `failure`: why the connection
-    failed under it.
+    failed under it. `refusal`: why the server does not let the bot in, for people, if there is more to say than that.
+    `people`: how many are being asked something about it, `asked_until`: until when they were, in seconds of a clock.
+    Meanwhile it is no wonder that the server says nothing.
     """
 
     sent: bool = False
     status: int | None = None
     failure: str = ""
+    refusal: str = ""
+    people: int = 0
+    asked_until: float = 0.0
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A person is asked within the block."""
+        self.people += 1
+        try:
+            yield
+        finally:
+            self.people -= 1
+            self.asked_until = time.monotonic()
+
+    def quiet_since(self, moment: float) -> float:
+        """Since when the server could have said something and has not, if it last did at that moment."""
+        return time.monotonic() if self.people else max(moment, self.asked_until)
 
 
 _current: ContextVar[Attempt | None] = ContextVar("mcp_attempt", default=None)

@@ -15,6 +15,7 @@ from bot.domain.servers import (
     Authentication,
     AuthenticationKind,
     HttpTransport,
+    OAuthTerms,
     ServerConfig,
     ServerRecord,
     StdioTransport,
@@ -22,6 +23,7 @@ from bot.domain.servers import (
 from bot.tools.unusable import Unusable, header_fits
 
 _ENV, _HEADER = "env:", "header:"
+_WITHOUT_HEADER = (AuthenticationKind.NONE, AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS)
 
 
 def ready(record: ServerRecord, values: Mapping[str, str]) -> ServerConfig:
@@ -36,11 +38,31 @@ def ready(record: ServerRecord, values: Mapping[str, str]) -> ServerConfig:
                 raise Unusable(f"Server {config.name} is a process, which nobody signs in to.", "give it env secrets")
             return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
         case HttpTransport() as endpoint:
-            signing_in = _signing_in(config.name, record.authentication, values.get(AUTH_SECRET, ""))
+            secret = values.get(AUTH_SECRET, "")
+            signing_in = _signing_in(config.name, record.authentication, secret)
             headers = _joined(endpoint.headers, _slots(values, _HEADER), signing_in)
             for name, value in headers.items():
                 _check_header(config.name, name, value)
-            return replace(config, transport=replace(endpoint, headers=headers))
+            terms = _terms(config.name, record.authentication, secret)
+            if terms is not None and any(name.lower() == "authorization" for name in headers):
+                raise Unusable(
+                    f"Server {config.name} is signed in to, and has a header Authorization of its own.",
+                    "take that header out, or sign in by it alone",
+                )
+            return replace(config, transport=replace(endpoint, headers=headers), sign_in=terms)
+
+
+def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTerms | None:
+    """How it is signed in to by OAuth."""
+    match authentication.kind:
+        case AuthenticationKind.CLIENT_CREDENTIALS if not (authentication.client_id and secret):
+            raise Unusable(
+                f"Server {server} has no client id and secret to get a token with.", "set its client id and its secret"
+            )
+        case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
+            return OAuthTerms(kind, authentication.client_id, secret, authentication.scope)
+        case _:
+            return None
 
 
 def _environment(config: ServerConfig, values: Mapping[str, str]) -> dict[str, str]:
@@ -61,11 +83,9 @@ def _joined(*several: Mapping[str, str]) -> dict[str, str]:
 
 
 def _signing_in(server: str, authentication: Authentication, secret: str) -> dict[str, str]:
-    """The header that shows who the bot is. RFC 7617 (basic), RFC 6750 (bearer)."""
+    """The header that shows who the bot is, if it is always the same. RFC 7617 (basic), RFC 6750 (bearer)."""
     kind = authentication.kind
-    if kind is AuthenticationKind.NONE:
-        return {}
-    if not secret:
+    if not secret and kind not in _WITHOUT_HEADER:
         raise Unusable(f"Server {server} has no secret to sign in with.", "set its secret")
     match kind:
         case AuthenticationKind.HEADER:
@@ -81,6 +101,8 @@ def _signing_in(server: str, authentication: Authentication, secret: str) -> dic
             except UnicodeEncodeError:
                 raise Unusable(f"Server {server}: its secret is no text.", "set it again, as plain text") from None
             return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+        case AuthenticationKind.NONE | AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
+            return {}
 
 
 def _check_header(server: str, name: str, value: str) -> None:

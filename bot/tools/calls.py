@@ -9,28 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import anyio
 from mcp import Client, MCPError, types
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from bot.domain.elicitations import MOST_ROUNDS, Replies
 from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
-from bot.ports import CallContext
-from bot.tools import attempts
+from bot.tools import attempts, elicitation
 from bot.tools.attempts import Attempt
 from bot.tools.characters import visible
+from bot.tools.elicitation import NotAskable
+from bot.tools.elicitation_calls import CallUnderWay
 from bot.tools.lines import TOO_LARGE
 from bot.tools.problems import refused_status
 from bot.tools.redaction import Redaction
 from bot.tools.refusals import NOT_RPC
 from bot.tools.results import error_text, failed_result, tool_result
+from bot.tools.time_left import TimeLeft
 
 log = logging.getLogger(__name__)
 
@@ -101,44 +104,87 @@ class Limits:
 
 
 async def send(
-    client: Client, tool: Tool, call: ToolCall, context: CallContext, *, limits: Limits, redact: Redaction
+    client: Client, tool: Tool, call: ToolCall, under_way: CallUnderWay, *, limits: Limits, redact: Redaction
 ) -> ToolOutcome | Undelivered | Unanswered:
-    """Send a call and wait for its answer as long as the limits say. When the time is over, or the caller is cancelled,
-    the server is told. Raises nothing but cancellation.
+    """Send a call and wait for its answer as long as the limits say, without the time in which the server has a person
+    asked. When the time is over, or the caller is cancelled, the server is told. Raises nothing but cancellation.
     """
-    meta = cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: context.key})
-    request = types.CallToolRequest(
-        params=types.CallToolRequestParams(name=tool.original_name, arguments=dict(call.arguments), _meta=meta)
-    )
-
-    now = asyncio.get_running_loop().time
-    began = now()
-    time_left = asyncio.timeout_at(began + min(limits.silence, limits.whole))
+    modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    context, replies = under_way.context, under_way.context.replies
+    if replies is not None and not modern and (why_not := elicitation.unvisited(tool.server, replies)):
+        return Returned(failed_result(call.id, why_not))
+    params = _params(tool, call, context.key, replies if modern else None)
+    time_left = TimeLeft(limits.silence, limits.whole)
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
-        # Progress that comes too late finds the time over.
-        with suppress(RuntimeError):
-            time_left.reschedule(min(now() + limits.silence, began + limits.whole))
+        time_left.heard()
         context.on_progress(progress_text(progress, total, message, redact))
 
-    with attempts.begin() as attempt:
+    with attempts.begin() as attempt, under_way.sent(attempt, time_left):
         try:
             async with time_left:
-                answer = await client.session.send_request(request, _ANSWER, progress_callback=progressed)
+                answer = await _answer(client, params, progressed)
         except TimeoutError:
-            reason = f"Server {tool.server} did not answer within {round((time_left.when() or now()) - began, 1):g} s."
+            reason = f"Server {tool.server} did not answer within {round(time_left.waited, 1):g} s."
             return OutcomeUnknown(reason) if attempt.sent else NotSent(reason)
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
+            if isinstance(error, MCPError) and not modern:
+                under_way.answered = not _cut_off(error)
+                if (visits := _visits(error, tool, call, redact)) is not None:
+                    return visits
             match _verdict(error, attempt, tool, client.protocol_version):
-                case Undelivered() | Unanswered() | OutcomeUnknown() as verdict:
+                case NotSent() | Undelivered() | Unanswered() | OutcomeUnknown() as verdict:
                     return replace(verdict, reason=redact(verdict.reason))
                 case text:
                     return Returned(failed_result(call.id, redact(text)))
-    if isinstance(answer, types.InputRequiredResult):
-        text = f"Server {tool.server} asks a question back, which cannot be answered here."
-        return Returned(failed_result(call.id, text))
-    return Returned(tool_result(call.id, tool, answer, redact))
+        under_way.answered = True
+    return _outcome(answer, tool, call, redact)
+
+
+def _params(tool: Tool, call: ToolCall, key: str, replies: Replies | None) -> types.CallToolRequestParams:
+    """What is sent. The server's own words about where it was go back as they came, and into no other request."""
+    return types.CallToolRequestParams(
+        name=tool.original_name,
+        arguments=dict(call.arguments),
+        input_responses=None if replies is None else elicitation.responses(replies),
+        request_state=None if replies is None else replies.state,
+        _meta=cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: key}),
+    )
+
+
+async def _answer(
+    client: Client, params: types.CallToolRequestParams, progressed: ProgressFnT
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Send, and send again where the server wants nothing more than that, with what it says of where it was."""
+    rounds = 0
+    while True:
+        request = types.CallToolRequest(params=params)
+        answer = await client.session.send_request(request, _ANSWER, progress_callback=progressed)
+        rounds += 1
+        if isinstance(answer, types.CallToolResult) or answer.input_requests or rounds > MOST_ROUNDS:
+            return answer
+        again: dict[str, Any] = {"input_responses": None, "request_state": answer.request_state}
+        params = params.model_copy(update=again)
+
+
+def _outcome(
+    answer: types.CallToolResult | types.InputRequiredResult, tool: Tool, call: ToolCall, redact: Redaction
+) -> ToolOutcome:
+    if isinstance(answer, types.CallToolResult):
+        return Returned(tool_result(call.id, tool, answer, redact))
+    try:
+        return elicitation.asked_back(answer, redact)
+    except NotAskable as error:
+        return Returned(failed_result(call.id, f"Server {tool.server} asks for {error}."))
+
+
+def _visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome | None:
+    """What a server wants visited before it does anything, None if that is not what an error says."""
+    try:
+        return elicitation.visits_required(error, redact)
+    except NotAskable as refused:
+        return Returned(failed_result(call.id, f"Server {tool.server} asks for {refused}."))
 
 
 def progress_text(progress: float, total: float | None, message: str | None, redact: Redaction) -> str:
@@ -151,8 +197,10 @@ def progress_text(progress: float, total: float | None, message: str | None, red
 
 def _verdict(
     error: Exception, attempt: Attempt, tool: Tool, protocol: str
-) -> Undelivered | Unanswered | OutcomeUnknown | str:
+) -> NotSent | Undelivered | Unanswered | OutcomeUnknown | str:
     """What a failure means; a text is an answer that the model may read."""
+    if attempt.refusal:
+        return NotSent(attempt.refusal)
     unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
     if unanswered is not None:
         return unanswered
@@ -180,7 +228,7 @@ def _unknown(error: Exception, attempt: Attempt, tool: Tool) -> Unanswered | Out
     if attempt.failure:
         why = attempt.failure.rstrip(".")
         return Unanswered(f"The connection to server {tool.server} broke before it answered: {why}.")
-    if not isinstance(error, MCPError):
+    if not isinstance(error, MCPError) or _garbled(error):
         return OutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
     if why := _unread(error):
         return OutcomeUnknown(f"Server {tool.server} answered, but {why}.")
@@ -202,7 +250,11 @@ def _unread(error: MCPError) -> str:
 
 def _cut_off(error: MCPError) -> bool:
     """The library made this error up because the answer can no longer come."""
-    ended = error.code == CONNECTION_CLOSED and (
+    return error.code == CONNECTION_CLOSED and (
         error.message == "Connection closed" or error.message.startswith("SSE stream ")
     )
-    return ended or (error.code == PARSE_ERROR and error.message.startswith("Failed to parse"))
+
+
+def _garbled(error: MCPError) -> bool:
+    """The library made this error up because what came is no JSON-RPC."""
+    return error.code == PARSE_ERROR and error.message.startswith("Failed to parse")

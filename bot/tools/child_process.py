@@ -1,40 +1,44 @@
 """A server as a child process: one JSON-RPC message a line on its standard input and output.
 
 Called by `transports`. Stands in for the MCP library's own transport, which takes time that grows with the square of a
-line's length and reads lines of any length. How a process is ended is the specification's order: its input is closed,
-it gets a moment, then everything it has started is told to end, and is killed.
-(modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, Shutdown.)
+line's length, reads lines of any length and has a task for each direction. How a process is ended is the
+specification's order: its input is closed, it gets a moment, then everything it has started is told to end, and is
+killed. (modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, Shutdown.)
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO, cast
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import AsyncResource, Process
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.abc import Process
 from mcp.client._transport import TransportStreams
 from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+from bot.tools.junk import Junk
 from bot.tools.lines import TOO_LARGE, Lines, TooLong
+from bot.tools.outgoing import Outgoing
+from bot.tools.pipes import Pipes
 
 log = logging.getLogger(__name__)
 
-_FLUSH_SECONDS = 0.5
-"""For what was accepted to be written before the input is closed."""
 _LEAVE_SECONDS = 2.0
 _TERMINATE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
-_POLL_SECONDS = 0.01
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
+_IN_A_ROW = 32
+"""Messages that are handed on before everybody else has a turn: a process that never stops must not stop the loop."""
 
 _OVERSIZE = ErrorData(code=INVALID_REQUEST, message=TOO_LARGE)
 
@@ -48,126 +52,121 @@ async def child_process(
     """Start a process and exchange messages with it; it is gone after the block. `env` comes on top of a short list of
     harmless variables, `errors` takes its standard error. Raises OSError and ValueError if it cannot be started.
     """
-    process = await anyio.open_process(
-        list(command), env=get_default_environment() | dict(env), stderr=errors, cwd=cwd, start_new_session=True
+    transport, pipes = await asyncio.get_running_loop().subprocess_exec(
+        Pipes,
+        *command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=get_default_environment() | dict(env),
+        cwd=cwd,
+        start_new_session=True,
     )
-    # No await until the task group is entered: a cancellation in between would leave the process behind.
-    heard, incoming = anyio.create_memory_object_stream[Incoming](0)
-    outgoing, said = anyio.create_memory_object_stream[SessionMessage](0)
-    written = anyio.Event()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_read, process, heard)
-        group.start_soon(_write, process, said, heard, written)
-        try:
-            yield incoming, outgoing
-        finally:
-            with anyio.CancelScope(shield=True):
-                # The reader goes on to throw away what comes: a process that is stuck writing reads no input.
-                incoming.close()
-                outgoing.close()
-                with anyio.move_on_after(_FLUSH_SECONDS):
-                    await written.wait()
-                await _end(process)
-                for each in (incoming, outgoing, heard, said):
-                    await each.aclose()
-                await anyio.lowlevel.checkpoint()
-            group.cancel_scope.cancel()
-
-
-async def _read(process: Process, heard: MemoryObjectSendStream[Incoming]) -> None:
-    """Hand on what the process says, one line at a time; hang up when that is over, and throw away what still comes."""
-    assert process.stdout is not None
+    # No await before the block: a cancellation in between would leave the process behind.
+    outgoing = _Outgoing(pipes)
     try:
-        async with heard:
-            await _hand_on(process, heard)
-    except _GONE as error:
-        log.debug("a server's output ended: %r", error)
+        yield _Incoming(pipes), outgoing
     finally:
-        with anyio.CancelScope(shield=True), suppress(*_GONE):
-            while True:
-                await process.stdout.receive()
+        with anyio.CancelScope(shield=True):
+            await outgoing.aclose()
+            pipes.hang_up()
+            pipes.end_input()
+            await _end(transport, pipes)
+            await anyio.lowlevel.checkpoint()
 
 
-async def _hand_on(process: Process, heard: MemoryObjectSendStream[Incoming]) -> None:
-    """Raises one of `_GONE` when there is nobody to talk or to listen."""
-    assert process.stdout is not None
-    lines = Lines()
-    while True:
-        for line in lines.feed(await process.stdout.receive()):
-            message = _too_long(line) if isinstance(line, TooLong) else _message(line)
-            if message is None:
-                return
-            await heard.send(message)
+class _Incoming:
+    """What the process says, message by message."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self._pipes = pipes
+        self._lines = Lines()
+        self._ready: Iterator[bytes | TooLong] = iter(())
+        self._in_a_row = 0
+
+    async def receive(self) -> Incoming:
+        """The next message. Raises anyio.EndOfStream when nothing more comes."""
+        self._in_a_row += 1
+        if self._in_a_row > _IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+        while (line := next(self._ready, None)) is None:
+            chunk = await self._pipes.read()
+            if chunk is None:
+                raise anyio.EndOfStream
+            self._ready = self._lines.feed(chunk)
+        if not isinstance(line, TooLong):
+            return _message(line)
+        request = line.answers
+        if request is None:
+            # Nobody can be told apart who waits for this line, so all have to be told.
+            log.warning("a server wrote a line that is too long to be read, and was hung up on")
+            await self.aclose()
+            raise anyio.EndOfStream
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=_OVERSIZE))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        self._ready = iter(())
+        self._pipes.hang_up()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def _message(line: bytes) -> Incoming:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
-    except ValueError as error:
-        return error
+    except ValueError:
+        return Junk(line)
 
 
-def _too_long(line: TooLong) -> SessionMessage | None:
-    """A failure for whoever waits for this line; None if nobody can be told apart, and all have to be."""
-    request = line.answers
-    if request is None:
-        log.warning("a server wrote a line that is too long to be read, and was hung up on")
-        return None
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=_OVERSIZE))
+class _Outgoing(Outgoing):
+    """What the process is told."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        super().__init__()
+        self._pipes = pipes
+
+    async def _take(self, item: SessionMessage) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+        await self._pipes.write(line.encode("utf-8", "replace"))
 
 
-async def _write(
-    process: Process,
-    said: MemoryObjectReceiveStream[SessionMessage],
-    heard: MemoryObjectSendStream[Incoming],
-    written: anyio.Event,
-) -> None:
-    assert process.stdin is not None
-    try:
-        async with said:
-            async for each in said:
-                line = each.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
-                await process.stdin.send(line.encode("utf-8", "replace"))
-    except _GONE:
-        # The process may live on: let the session see the end instead of waiting for an answer for ever.
-        await heard.aclose()
-    finally:
-        written.set()
+async def _end(process: asyncio.SubprocessTransport, pipes: Pipes) -> None:
+    """Wait until it has ended, and make it end if it does not. What it has started may hold its pipes open after that."""
+    if not await _left(pipes, _LEAVE_SECONDS):
+        await terminate_posix_process_tree(cast("Process", _Leader(process.get_pid())), _TERMINATE_SECONDS)
+        if not await _left(pipes, _REAP_SECONDS):
+            log.warning("a server's process %d is still there after it was killed", process.get_pid())
+    pipes.close()
+    with suppress(PermissionError):
+        process.close()
 
 
-async def _end(process: Process) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    await _close(process.stdin)
-    if not await _has_left(process, _LEAVE_SECONDS):
-        await terminate_posix_process_tree(process, _TERMINATE_SECONDS)
-        if not await _has_left(process, _REAP_SECONDS):
-            log.warning("a server's process %d is still there after it was killed", process.pid)
-    # Whoever survived may hold the pipe's other end open.
-    await _close(process.stdout)
-    _close_transport(process)
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    """All that the library wants to know of a process to end everything that it has started."""
+
+    pid: int
+    returncode: None = None
 
 
-async def _has_left(process: Process, seconds: float) -> bool:
-    """Whether it has ended within that time. `Process.wait` waits for its pipes as well, which a child of its own may
-    have inherited.
-    """
-    deadline = anyio.current_time() + seconds
-    while process.returncode is None:
-        if anyio.current_time() >= deadline:
-            return False
-        await anyio.sleep(_POLL_SECONDS)
-    return True
-
-
-async def _close(stream: AsyncResource) -> None:
-    with suppress(*_GONE):
-        await stream.aclose()
-
-
-def _close_transport(process: Process) -> None:
-    """Close what asyncio keeps of a process whose pipes are held open by others: it would warn of it later."""
-    transport = getattr(getattr(process, "_process", None), "_transport", None)
-    if transport is not None:
-        with suppress(PermissionError):
-            transport.close()
+async def _left(pipes: Pipes, seconds: float) -> bool:
+    """Whether it has ended within that time."""
+    with anyio.move_on_after(seconds):
+        await pipes.left.wait()
+    return pipes.left.is_set()

@@ -17,8 +17,10 @@ from bot.domain.servers import ServerConfig, ServerState, ServerStatus, Synced, 
 from bot.domain.tools import Tool
 from bot.tools.breaker import Breaker
 from bot.tools.catalogue import adopted
+from bot.tools.junk import JunkCount
 from bot.tools.pinning import Pinning
 from bot.tools.reports import Reports
+from bot.tools.server_words import ServerWords
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Condition:
         pinning: Pinning,
         breaker: Breaker,
         *,
+        junk: JunkCount,
+        words: ServerWords,
         disconnected: bool,
         observe: Observe = unobserved,
     ) -> None:
@@ -45,6 +49,8 @@ class Condition:
         self.left_out: tuple[str, ...] = ()
         self.pinning = pinning
         self.breaker = breaker
+        self.junk = junk
+        self.words = words
         self._synced = _as_defined(synced, config)
         pinning.know(self._synced.capabilities.tools)
         at_rest = ServerStatus.IDLE if self.known else ServerStatus.PENDING
@@ -89,6 +95,11 @@ class Condition:
         return self._synced.at is not None
 
     @property
+    def connect_limit(self) -> float:
+        """How long, in seconds, connecting may take now."""
+        return self.config.time_to_connect(known=self.known)
+
+    @property
     def offering(self) -> bool:
         """Its tools may be called: it is connected, or its tools are known and nothing speaks against connecting. One
         that has failed is connected to by the call, so that what the model is offered does not come and go; one that
@@ -114,7 +125,7 @@ class Condition:
         now = next((each for each in listed if each.original_name == tool.original_name), tool)
         if now.name in self.pinning.withheld:
             return f"{tool.name} is new or has changed, and an admin has to review it first."
-        if now.definition != tool.definition:
+        if now != tool and now.definition != tool.definition:
             return f"{tool.name} has changed since it was asked for. Ask for it once more."
         return ""
 
@@ -180,6 +191,11 @@ class Condition:
         self._synced = Synced(SyncStatus.SYNCED, capabilities, time.time())
         if not self._silent:
             self._reports.synced(self.config.id, capabilities)
+        self.ring()
+
+    def sync_confirmed(self) -> None:
+        """Everything was asked for again, and is as it was."""
+        self._synced = replace(self._synced, status=SyncStatus.SYNCED, at=time.time())
         self.ring()
 
     def sync_failed(self, problem: str) -> None:

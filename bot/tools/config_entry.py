@@ -10,7 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport, Transport
+from bot.domain.servers import (
+    OAUTH_KINDS,
+    AuthenticationKind,
+    HttpKind,
+    HttpTransport,
+    OAuthTerms,
+    ServerConfig,
+    StdioTransport,
+    Transport,
+)
 from bot.tools.addresses import is_address
 from bot.tools.unusable import Unusable, header_fits
 
@@ -19,6 +28,7 @@ KNOWN_KEYS = frozenset(
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
+        "auth",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -26,6 +36,7 @@ _NOT_SECRET = frozenset(("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMP
 _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
 """`always` is a setting: hidden wherever it comes up, it would garble every answer."""
+_TERMS = ("client_id", "client_secret", "scope")
 _TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
 _LONGEST_TIMEOUT = 3600.0
 
@@ -136,7 +147,7 @@ def server_config(entry: Entry) -> ServerConfig:
         system_instruction=entry.text("system_instruction"),
         response_instruction=entry.text("response_instruction"),
         auto_context_tool=entry.text("auto_context_tool"),
-        connect_timeout=entry.seconds("connect_timeout", defaults.connect_timeout),
+        connect_timeout=entry.seconds("connect_timeout", 1.0) if entry.has("connect_timeout") else None,
         list_timeout=entry.seconds("list_timeout", defaults.list_timeout),
         tool_timeout=entry.seconds("tool_timeout", defaults.tool_timeout),
         tool_timeout_max=entry.seconds("tool_timeout_max", defaults.tool_timeout_max),
@@ -144,7 +155,37 @@ def server_config(entry: Entry) -> ServerConfig:
         title=entry.text("title"),
         description=entry.text("description"),
         auto_connect=entry.flag("auto_connect", defaults.auto_connect),
+        sign_in=_sign_in(entry),
     )
+
+
+def _sign_in(entry: Entry) -> OAuthTerms | None:
+    """How the bot signs in by OAuth, if the entry says so; every other way is a header."""
+    if not entry.has("auth"):
+        return None
+    terms = entry.filled_map("auth")
+    kind = terms.pop("type", "").replace("-", "_")
+    if kind not in OAUTH_KINDS:
+        raise Unusable(
+            f"Server {entry.name!r}: 'auth.type' is neither oauth nor client_credentials.",
+            "write one of them; a key or a password goes into 'headers'",
+        )
+    if strange := sorted(terms.keys() - _TERMS):
+        raise Unusable(f"Server {entry.name!r}: 'auth' has no {strange[0]!r}.", f"use type, {', '.join(_TERMS)}")
+    if not entry.has("url"):
+        raise Unusable(f"Server {entry.name!r} is a program, which nobody signs in to.", "take 'auth' out")
+    if any(name.lower() == "authorization" for name in entry.filled_map("headers")):
+        raise Unusable(f"Server {entry.name!r} has both 'auth' and a header Authorization.", "take one of them out")
+    if kind == AuthenticationKind.CLIENT_CREDENTIALS and not (terms.get("client_id") and terms.get("client_secret")):
+        raise Unusable(
+            f"Server {entry.name!r}: 'auth' of client_credentials lacks a client_id or a client_secret.",
+            "give both, the secret as ${NAME}",
+        )
+    if terms.get("client_secret") and not terms.get("client_id"):
+        raise Unusable(f"Server {entry.name!r}: 'auth' has a client_secret and no client_id.", "give both or neither")
+    if terms.get("client_secret"):
+        entry.secrets.add(terms["client_secret"])
+    return OAuthTerms(AuthenticationKind(kind), **terms)
 
 
 def _transport(entry: Entry) -> Transport:

@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeVar
 
 import anyio
@@ -30,9 +30,13 @@ from bot.tools import attempts, calls, reading
 from bot.tools.approach import Approach
 from bot.tools.breaker import Breaker
 from bot.tools.condition import Condition
+from bot.tools.elicitation_calls import CallsUnderWay, CallUnderWay
+from bot.tools.endings import Ended, Ending
+from bot.tools.junk import JunkCount
 from bot.tools.pinning import Pinning
-from bot.tools.problems import connect_failure, connection_lost, failed_listing, failed_request, not_in_time
+from bot.tools.problems import failed_listing, failed_request
 from bot.tools.schedule import Schedule
+from bot.tools.server_words import ServerWords
 from bot.tools.session import Session, Surroundings
 from bot.tools.use import Use
 
@@ -41,19 +45,7 @@ log = logging.getLogger(__name__)
 _FORCED_SECONDS = 8.0
 """The library takes up to six seconds to end a process that ignores both a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
-_AT_ONCE = 8
-"""Calls that one server works on at the same moment; more wait here."""
-_REFUSED = frozenset((401, 403))
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """Why a session ended, what that means for the server, and whether it had ever worked."""
-
-    problem: str
-    status: ServerStatus
-    worked: bool
 
 
 class Connection:
@@ -77,6 +69,8 @@ class Connection:
             shared.reports,
             Pinning(config.name, shared.review, pinned),
             Breaker(shared.pacing.tripping, shared.clock),
+            junk=JunkCount(config.name, shared.clock),
+            words=ServerWords(shared.clock),
             disconnected=disconnected,
             observe=shared.observe,
         )
@@ -90,10 +84,12 @@ class Connection:
         self._owner: asyncio.Task[None] | None = None
         self._schedule = Schedule(shared.pacing, shared.chance)
         self._use = Use(shared.clock, self.condition.ring)
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._calls = CallsUnderWay(config.name, shared.redact)
         self._failed_tries = 0
         self._asleep = True
-        self._approach = Approach(config, synced.capabilities.handshake)
+        known = synced.capabilities
+        self._approach = Approach(config, known.handshake, version=known.server_version)
+        self._bearer = shared.bearer(config)
 
     @property
     def started(self) -> bool:
@@ -105,6 +101,17 @@ class Connection:
         self.condition.learn(synced)
         if self.condition.learn_pins(pinned) and self._session is not None and self._session.usable:
             self._session.line.mark_stale()
+
+    def learn_sign_in(self, version: int) -> None:
+        """Which version of its sign-in is kept, 0 for none: whoever waits for one tries again."""
+        if self._bearer is None or not self._bearer.learn(version):
+            return
+        if self.condition.status is ServerStatus.AUTH_REQUIRED and version:
+            self._schedule.afresh()
+            self.start()
+            self._hurry.set()
+        elif not version and self._session is not None and self._session.usable:
+            self._session.line.doubt()
 
     def start(self) -> None:
         """Begin to connect, and go on until closed."""
@@ -160,7 +167,10 @@ class Connection:
         more if the connection comes back in time.
         """
         with self._use.counted():
-            return await self._call(tool, call, context)
+            outcome = await self._call(tool, call, context)
+            if isinstance(outcome, OutcomeUnknown):
+                self._use.wonder()
+            return outcome
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         deadline = calls.Deadline(context.deadline)
@@ -168,15 +178,15 @@ class Connection:
             return NotSent(self._why_not())
         try:
             async with asyncio.timeout(deadline.within(self.config.time_for(tool.original_name))):
-                await self._room.acquire()
+                under_way = await self._calls.begin(context)
         except TimeoutError:
-            return NotSent(f"Server {self.config.name} is busy: {_AT_ONCE} calls to it are under way.")
+            return NotSent(self._calls.busy)
         try:
-            return await self._sent(tool, call, context, deadline)
+            return await self._sent(tool, call, under_way, deadline)
         finally:
-            self._room.release()
+            self._calls.end(under_way)
 
-    async def _sent(self, tool: Tool, call: ToolCall, context: CallContext, deadline: calls.Deadline) -> ToolOutcome:
+    async def _sent(self, tool: Tool, call: ToolCall, under_way: CallUnderWay, deadline: calls.Deadline) -> ToolOutcome:
         reason = ""
         unknown: OutcomeUnknown | None = None
         for _ in range(2):
@@ -190,7 +200,9 @@ class Connection:
                 # A server that was at rest may have become another one since its tools were offered.
                 return unknown or NotSent(objection)
             began = asyncio.get_running_loop().time()
-            outcome = await calls.send(session.client, tool, call, context, limits=limits, redact=self._shared.redact)
+            outcome = await calls.send(session.client, tool, call, under_way, limits=limits, redact=self._shared.redact)
+            if self._bearer is not None and self._bearer.out:
+                session.line.lose()
             match outcome:
                 case calls.Undelivered(reason, gone):
                     session.line.lose() if gone else session.line.doubt()
@@ -200,7 +212,7 @@ class Connection:
                 case calls.Unanswered():
                     return OutcomeUnknown(outcome.reason)
                 case Returned():
-                    self.durations.append(asyncio.get_running_loop().time() - began)
+                    self.durations.append(asyncio.get_running_loop().time() - began - under_way.seconds_asked)
                     return outcome
                 case _:
                     return outcome
@@ -213,28 +225,38 @@ class Connection:
             try:
                 return await session.sync()
             except (*calls.BROKEN, TimeoutError) as error:
-                raise trouble(self._shared.clean(failed_listing(self.config, error, self._shared.redact))) from error
+                problem = self._signed_out or failed_listing(self.config, error, self._shared.redact)
+                raise trouble(self._shared.clean(problem)) from error
 
     async def read(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         with self._use.counted():
             session = await self._wanted()
-            return await self._asked("the resource", reading.resource(session.client, uri, self._shared.redact))
+            with self._calls.beside():
+                return await self._asked("the resource", reading.resource(session.client, uri, self._shared.redact))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Have a prompt written out. Raises ServerTrouble."""
         with self._use.counted():
             session = await self._wanted()
             asking = reading.prompt(session.client, name, arguments, self._shared.redact)
-            return await self._asked("the prompt", asking)
+            with self._calls.beside():
+                return await self._asked("the prompt", asking)
 
     async def _asked(self, what: str, asking: Awaitable[_Answer]) -> _Answer:
         try:
             async with asyncio.timeout(self.config.tool_timeout):
                 return await asking
         except (*calls.BROKEN, TimeoutError) as error:
+            if self._signed_out:
+                raise trouble(self._shared.clean(self._signed_out)) from error
             cause, fix = failed_request(self.config, what, error, self._shared.redact)
             raise ServerTrouble(self._shared.clean(cause), fix) from error
+
+    @property
+    def _signed_out(self) -> str:
+        """Why the server does not let the bot in, if that is what it does."""
+        return self._bearer.problem if self._bearer is not None and self._bearer.out else ""
 
     async def _wanted(self) -> Session:
         """A session for what an admin asks, who waits as long as connecting may take. Raises ServerTrouble."""
@@ -251,7 +273,7 @@ class Connection:
             self.condition.breaker.reset()
             self._schedule.afresh()
             self.start()
-            await self._usable_session(self.config.connect_timeout + self._shared.pacing.patience)
+            await self._usable_session(self.condition.connect_limit + self._shared.pacing.patience)
 
     async def _needed(self, deadline: calls.Deadline) -> Session | None:
         """A session for a call. Whoever wakes a server waits as long as connecting may take; who calls one that keeps
@@ -264,7 +286,7 @@ class Connection:
             return None
         asleep = self._asleep or (self._session is not None and self._session.line.resting)
         self.start()
-        patience = self.config.connect_timeout if asleep else self._shared.pacing.patience
+        patience = self.condition.connect_limit if asleep else self._shared.pacing.patience
         return await self._usable_session(deadline.within(patience))
 
     async def _usable_session(self, patience: float) -> Session | None:
@@ -314,7 +336,7 @@ class Connection:
             else:
                 await self._rest(self._next_try(ended, asyncio.get_running_loop().time() - began))
 
-    def _next_try(self, ended: _Ended, lived: float) -> float | None:
+    def _next_try(self, ended: Ended, lived: float) -> float | None:
         """How long to wait before it; None if nobody tries until somebody needs the server."""
         if ended.worked:
             self.condition.breaker.lost()
@@ -342,11 +364,14 @@ class Connection:
             async with asyncio.timeout_at(least):
                 await self._closing.wait()
 
-    async def _connect_and_serve(self) -> _Ended | None:
+    async def _connect_and_serve(self) -> Ended | None:
         """One session from its beginning to its end: how it ended, None if because nobody needed it."""
         self._hurry.clear()
-        session = self._session = Session(self.condition, self._shared, self._closing, self._approach, self._use)
+        session = self._session = Session(
+            self.condition, self._shared, self._closing, self._approach, self._use, calls=self._calls
+        )
         error: BaseException | None = None
+        limit = self.condition.connect_limit
         with attempts.begin() as attempt:
             try:
                 with anyio.CancelScope() as self._scope:
@@ -358,21 +383,15 @@ class Connection:
                 error = raised
             finally:
                 self._session = self._scope = None
-        words, line = session.words.lines, session.line
+        line = session.line
         if line.resting and not line.lost:
             return None
         worked = line.client is not None
         if not worked and self._approach.failed(error, attempt, hung_up=line.lost) and not self._closing.is_set():
             return await self._connect_and_serve()
-        if worked and (line.lost or error is None):
-            problem = connection_lost(self.config, words)
-        elif error is None:
-            problem = not_in_time(self.config, words)
-        else:
-            problem = connect_failure(self.config, error, attempt, words, self._shared.redact)
-        refused = not worked and attempt.status in _REFUSED
-        status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
-        return _Ended(self._shared.clean(problem), status, worked)
+        ending = Ending(error, attempt, session.words.lines, limit, worked, line.lost)
+        ended = ending.judged(self.config, self._bearer, self._shared.redact)
+        return replace(ended, problem=self._shared.clean(ended.problem))
 
 
 def trouble(sentence: str) -> ServerTrouble:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -33,8 +33,11 @@ from bot.errors import ServerTrouble
 from bot.tools.addresses import check_definition
 from bot.tools.condition import Condition
 from bot.tools.connection import Connection
+from bot.tools.junk import JunkCount
 from bot.tools.kept import Kept
+from bot.tools.launching import check_paths
 from bot.tools.reports import Reports
+from bot.tools.server_words import ServerWords
 from bot.tools.session import Surroundings
 from bot.tools.soundings import Soundings, broken
 from bot.tools.transports import child_environment
@@ -49,12 +52,21 @@ _OLD = 900.0
 _NAMED = 5
 
 Look = Callable[[], Awaitable[Check]]
+RefusedBy = Callable[[Tool], Mapping[str, str]]
+
+
+def never_refused(tool: Tool) -> Mapping[str, str]:  # noqa: ARG001 - see RefusedBy
+    """Where no model is asked."""
+    return {}
 
 
 class Doctor:
-    """Looks at servers. Shares nothing with the kept connections but what is secret, allowed and how fast things go."""
+    """Looks at servers. Shares nothing with the kept connections but what is secret, allowed and how fast things go.
+    `refused` says why services of models have refused a tool, by model.
+    """
 
-    def __init__(self, shared: Surroundings) -> None:
+    def __init__(self, shared: Surroundings, refused: RefusedBy) -> None:
+        self._refused = refused
         turnstile = Turnstile(_AT_ONCE, shared.pacing.crowding)
         self._shared = replace(shared, turnstile=turnstile, reports=Reports())
         self._trials: set[Connection] = set()
@@ -108,6 +120,10 @@ class Doctor:
         async with aclosing(looks):
             async for check in looks:
                 yield check
+        for check in _refusals(condition, self._refused):
+            yield self._clean(check)
+        for check in (*_output(condition.junk), *_words(condition.words)):
+            yield self._clean(check)
         yield self._clean(_synced(condition))
         yield self._clean(_calls(connection))
 
@@ -134,6 +150,7 @@ class Doctor:
         """May the program be started, and is it there? Nothing is started."""
         try:
             check_definition(config, self._shared.allowances)
+            check_paths(config, self._shared.allowances.templates())
         except Unusable as unusable:
             return broken("command", unusable.cause, unusable.fix)
         if process.cwd is not None and not Path(process.cwd).is_dir():
@@ -250,6 +267,38 @@ def _standing(kept: Kept) -> Check:
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # What is wrong is found out below, as it is now.
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=Finding.DOUBTFUL)
+
+
+def _refusals(condition: Condition, refused: RefusedBy) -> Iterator[Check]:
+    """Which of its tools services of models have refused since this process began, and why."""
+    found = [
+        f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
+        for tool in condition.synced.capabilities.tools
+        for model, why in refused(tool).items()
+    ]
+    if found:
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        said = f"Services of models have refused tools of it: {'; '.join(found[:_NAMED])}{more}."
+        yield Check(
+            "models", Finding.DOUBTFUL, said, "have the server corrected, or leave the tools out of the profile"
+        )
+
+
+def _output(junk: JunkCount) -> Iterator[Check]:
+    """What it writes where only messages belong."""
+    if not junk.example:
+        return
+    said = (
+        f"It writes lines to its standard output that are no messages, more than 20 a minute, such as: {junk.example}"
+    )
+    yield Check("output", Finding.DOUBTFUL, said, "let it log to its standard error")
+
+
+def _words(words: ServerWords) -> Iterator[Check]:
+    """What it has said of itself lately."""
+    if words.last:
+        said = "; ".join(f"{each.level}: {each.text}" for each in words.last)
+        yield Check("its log", Finding.DOUBTFUL, f"It said: {said}")
 
 
 def _synced(condition: Condition) -> Check:

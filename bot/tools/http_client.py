@@ -18,6 +18,8 @@ from bot.tools import attempts
 from bot.tools.addresses import Allowances, Resolve, checked_addresses
 from bot.tools.attempts import Attempt
 from bot.tools.lines import LARGEST_ANSWER, TOO_LARGE
+from bot.tools.pool import pool
+from bot.tools.silence import Silence
 from bot.tools.unusable import Unusable
 
 _NEVER_SENT = (
@@ -52,7 +54,7 @@ class Guarded(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, allowances: Allowances, resolve: Resolve) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
+        self._inner = pool()
         self._allowances = allowances
         self._resolve = resolve
 
@@ -101,9 +103,10 @@ class _CallByCall(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         attempt = attempts.current()
-        attempt.status, attempt.failure = None, ""
+        attempt.status, attempt.failure, attempt.refusal = None, "", ""
+        silence = Silence.of(request, attempt)
         try:
-            response = await self._inner.handle_async_request(request)
+            response = await silence.first(self._inner, request)
         except _NEVER_SENT as error:
             attempt.sent = False
             return _stand_in(request, attempt, error)
@@ -115,7 +118,8 @@ class _CallByCall(httpx2.AsyncBaseTransport):
             return _stand_in(request, attempt, httpx2.ReadError("its answer is compressed, though it was asked not to"))
         if isinstance(response.stream, httpx2.AsyncByteStream):
             endless = response.headers.get("content-type", "").lower().startswith(_ANY_LENGTH)
-            response.stream = _Body(response.stream, attempt, math.inf if endless else LARGEST_ANSWER)
+            most = math.inf if endless else LARGEST_ANSWER
+            response.stream = _Body(response.stream, attempt, silence, most)
         return response
 
     async def aclose(self) -> None:
@@ -127,14 +131,16 @@ class _Body(httpx2.AsyncByteStream):
     more than `most` bytes.
     """
 
-    def __init__(self, inner: httpx2.AsyncByteStream, attempt: Attempt, most: float) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, attempt: Attempt, silence: Silence, most: float) -> None:
         self._inner = inner
         self._attempt = attempt
+        self._silence = silence
         self._left = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = aiter(self._inner)
         try:
-            async for chunk in self._inner:
+            while (chunk := await self._silence.next(chunks)) is not None:
                 self._left -= len(chunk)
                 if self._left < 0:
                     raise httpx2.ReadError(TOO_LARGE)

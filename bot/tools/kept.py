@@ -134,6 +134,7 @@ class KeptServers:
         if before is None or before.connection is None or not _same(before, entry):
             return self._new(entry)
         before.connection.learn(entry.synced, entry.pinned)
+        before.connection.learn_sign_in(entry.signed_in)
         return replace(before, entry=entry)
 
     def _new(self, entry: ServerEntry) -> Kept:

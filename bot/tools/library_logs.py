@@ -11,20 +11,27 @@ import logging
 from collections.abc import Callable
 
 _LOGGERS = ("mcp", "client")
+_WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
+"""What people have answered a server is in them, and nobody else should read that."""
 _TARGET = logging.getLogger(f"{__name__}.mcp")
 
 
 class _Demoted(logging.Handler):
-    """Passes a record's message on as a debugging line of ours, without its traceback and its length."""
+    """Passes a record's message on as a debugging line of ours, without its traceback and its length, unless it is what
+    went over the line.
+    """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
         self._redact = redact
 
     def emit(self, record: logging.LogRecord) -> None:
-        if _TARGET.isEnabledFor(logging.DEBUG):
+        if not _TARGET.isEnabledFor(logging.DEBUG):
+            return
+        said = record.getMessage()
+        if not said.startswith(_WHOLE_MESSAGES):
             # Before the cut: what is left of a secret behind it would not be known as one.
-            _TARGET.debug("%s: %.500s", record.name, self._redact(record.getMessage()))
+            _TARGET.debug("%s: %.500s", record.name, self._redact(said))
 
 
 def contain_library_logs(redact: Callable[[str], str]) -> None:

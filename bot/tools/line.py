@@ -6,6 +6,9 @@ Calls, notifications and the transport's end report here, from any task; the own
 from __future__ import annotations
 
 import asyncio
+import math
+import time
+from collections.abc import Callable
 
 from mcp import Client
 
@@ -17,16 +20,19 @@ class Line:
     tools may have changed since the owner began to list them. `resting`: nobody needs it, and it is to be closed.
     """
 
-    def __init__(self, settle: float) -> None:
+    def __init__(self, settle: float, apart: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.client: Client | None = None
         self.lost = False
         self.doubted = False
         self.stale = False
         self.resting = False
         self._settle = settle
+        self._apart = apart
+        self._clock = clock
         self._news = asyncio.Event()
         self._listing = False
-        self._listed_at = 0.0
+        self._listed_at = -math.inf
+        self._first_told = self._last_told = 0.0
         self._alarm: asyncio.TimerHandle | None = None
 
     @property
@@ -37,7 +43,15 @@ class Line:
     @property
     def idle(self) -> bool:
         """The owner waits for news and does nothing else."""
-        return not (self._listing or self.stale or self.doubted)
+        return not (self._listing or self.due or self.doubted)
+
+    @property
+    def due(self) -> bool:
+        """The tools may have changed, and it is time to list them: the server has said nothing more for a while, or
+        does not stop, and it is long enough since they were listed.
+        """
+        quiet_at = min(self._last_told + self._settle, self._first_told + self._apart)
+        return self.stale and self._clock() >= max(quiet_at, self._listed_at + self._apart)
 
     @property
     def listing(self) -> bool:
@@ -60,10 +74,12 @@ class Line:
         self._news.set()
 
     def mark_stale(self) -> None:
-        """The tools may have changed. A server that says so all the time is asked once per `settle` seconds."""
+        """The tools may have changed. The owner hears of it when they are `due`."""
+        self._last_told = self._clock()
+        if not self.stale:
+            self._first_told = self._last_told
         self.stale = True
-        if self._alarm is None and not self._listing:
-            self._alarm = asyncio.get_running_loop().call_at(self._listed_at + self._settle, self._ring)
+        self._watch()
 
     def list_begins(self) -> None:
         """The owner asks for the tools. A change that is told from now on may be missing in the answer."""
@@ -76,9 +92,8 @@ class Line:
     def list_ends(self) -> None:
         """The answer is there, so the connection works."""
         self._listing = self.doubted = False
-        self._listed_at = asyncio.get_running_loop().time()
-        if self.stale:
-            self.mark_stale()
+        self._listed_at = self._clock()
+        self._watch()
 
     def interrupt(self) -> None:
         """Let the owner look around for another reason."""
@@ -89,6 +104,14 @@ class Line:
         await self._news.wait()
         self._news.clear()
 
-    def _ring(self) -> None:
+    def _watch(self) -> None:
+        """Look once in a while whether it is time: each notification would set the clock anew."""
+        if self.stale and self._alarm is None and not self._listing:
+            self._alarm = asyncio.get_running_loop().call_later(self._settle, self._look)
+
+    def _look(self) -> None:
         self._alarm = None
-        self._news.set()
+        if self.due:
+            self._news.set()
+        else:
+            self._watch()

@@ -20,7 +20,8 @@ class Pacing:
     `steady_after`: a connection that lived this long is forgiven its earlier failures.
     `nudge_after`: a call shortens the pause, but never below this.
     `patience`: how long a call waits for a connection that is being made.
-    `settle`: the least time between two listings that a server's notifications cause.
+    `settle`, `apart`: what a server says has changed is listed when it has said nothing more for the first, and no
+    sooner than the second after it was listed last; one that never stops is not waited for longer than that.
     `sign_in_pause`: before a server that does not know us is tried again without being asked to.
     `farewell`: how long a connection that is replaced or given up waits for its running calls.
     `crowding`: how long a server that starts keeps others from starting, if there are many.
@@ -39,7 +40,8 @@ class Pacing:
     steady_after: float = 30.0
     nudge_after: float = 1.0
     patience: float = 5.0
-    settle: float = 1.0
+    settle: float = 0.3
+    apart: float = 5.0
     crowding: float = 2.0
     sign_in_pause: float = 900.0
     farewell: float = 10.0

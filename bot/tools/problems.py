@@ -20,6 +20,7 @@ from bot.tools.unusable import Unusable
 
 _QUOTED_LINES = 3
 _LONGEST_SAYING = 500
+_LONGEST_VERSION = 40
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -49,7 +50,7 @@ def refused_status(server: str, status: int) -> str:
     return f"MCP server request failed: {status_phrase(status)}.{fix}"
 
 
-def not_in_time(config: ServerConfig, words: tuple[str, ...]) -> str:
+def not_in_time(config: ServerConfig, words: tuple[str, ...], limit: float) -> str:
     """The sentence for a server that was silent while connecting."""
     what = (
         "that it speaks MCP on its standard output"
@@ -57,7 +58,7 @@ def not_in_time(config: ServerConfig, words: tuple[str, ...]) -> str:
         else "that an MCP server listens at its url"
     )
     return (
-        f"Server {config.name} did not answer within {config.connect_timeout:g} s.{_quoted(words)} "
+        f"Server {config.name} did not answer within {limit:g} s.{_quoted(words)} "
         f"Fix: check {what}, or raise its connect_timeout."
     )
 
@@ -97,12 +98,20 @@ def _said(config: ServerConfig, error: Exception, redact: Redaction) -> str:
 
 
 def connect_failure(
-    config: ServerConfig, error: BaseException, attempt: Attempt, words: tuple[str, ...], redact: Redaction
+    config: ServerConfig,
+    error: BaseException,
+    attempt: Attempt,
+    words: tuple[str, ...],
+    *,
+    redact: Redaction,
+    limit: float,
 ) -> str:
-    """The sentence for an error that ended a connection or kept it from being made."""
+    """The sentence for an error that ended a connection or kept it from being made. `limit` is the time, in seconds,
+    that it had for that.
+    """
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
-        return not_in_time(config, words)
+        return not_in_time(config, words, limit)
     if isinstance(cause, Unusable):
         return f"Server {config.name}: {cause.sentence}"
     match config.transport:
@@ -112,9 +121,20 @@ def connect_failure(
             known = _http_failure(config, url, attempt)
     if known:
         return known
+    if version := _foreign_version(cause):
+        said = redact(version)[:_LONGEST_VERSION]
+        return (
+            f"Server {config.name} speaks a version of MCP that is not known here: {said}. Fix: update one of the two."
+        )
     said = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
     said = redact(said)[:_LONGEST_SAYING].rstrip(".")
     return f"Server {config.name} could not be used: {said}. Fix: check that it is an MCP server."
+
+
+def _foreign_version(cause: BaseException) -> str:
+    """The version that the library was answered with and knows nothing of; empty if that is not what happened."""
+    before, found, version = str(cause).partition("Unsupported protocol version from the server: ")
+    return version if isinstance(cause, RuntimeError) and found and not before else ""
 
 
 def _process_failure(server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]) -> str:

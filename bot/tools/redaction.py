@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,8 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerState, StdioTr
 _SHORTEST = 6
 """Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
 _NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
+_REMEMBERED = 8
+"""Generations of secrets that come and go."""
 _SHORTEST_LINE = 16
 """Of a secret in several lines, a key for instance, each line is one that is at least so long: logs come in lines."""
 
@@ -31,12 +34,28 @@ class Redaction:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: tuple[str, ...] = ()
+        self._lasting: set[str] = set()
+        self._passing: dict[str, deque[frozenset[str]]] = {}
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Hide these, too, from now on. What was a secret once stays one."""
-        known = {*self._secrets, *(spelled for secret in secrets for spelled in _spellings(secret))}
-        self._secrets = tuple(sorted(known, key=lambda each: (-len(each), each)))
+        self._lasting.update(spelled for secret in secrets for spelled in _spellings(secret))
+        self._sort()
+
+    def learn_passing(self, place: str, secrets: Iterable[str]) -> None:
+        """Hide these, too, until others have come in their place often enough that nobody says them any more: a token
+        that is another one every hour must not make every text slower for ever.
+        """
+        spelled = frozenset(each for secret in secrets for each in _spellings(secret))
+        kept = self._passing.setdefault(place, deque(maxlen=_REMEMBERED))
+        if spelled not in kept:
+            kept.append(spelled)
+            self._sort()
+
+    def _sort(self) -> None:
+        passing = (each for kept in self._passing.values() for spelled in kept for each in spelled)
+        self._secrets = tuple(sorted({*self._lasting, *passing}, key=lambda each: (-len(each), each)))
 
     def __call__(self, text: str) -> str:
         """The text without secrets."""
@@ -76,6 +95,8 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
     """What is secret in a server's definition itself: header values, with and without their scheme, and the parts of
     the address that are never shown.
     """
+    if config.sign_in is not None:
+        yield config.sign_in.client_secret
     match config.transport:
         case HttpTransport(url=url, headers=headers):
             for value in (value for name, value in headers.items() if name.lower() not in _NOT_SECRET):
@@ -114,8 +135,9 @@ def shown(state: ServerState, redact: Redaction) -> ServerState:
     config = state.config
     transport: Transport
     match config.transport:
-        case StdioTransport(command=command, args=args, cwd=cwd):
-            transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd)
+        case StdioTransport(command=command, args=args, cwd=cwd, launch=launch):
+            transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd, launch=launch)
         case HttpTransport(url=url, kind=kind):
             transport = HttpTransport(redact(address(url)), kind=kind)
-    return replace(state, config=replace(config, transport=transport), problem=redact(state.problem))
+    terms = None if config.sign_in is None else replace(config.sign_in, client_secret="")
+    return replace(state, config=replace(config, transport=transport, sign_in=terms), problem=redact(state.problem))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 from mcp import Client, MCPError, types
+from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -23,7 +24,7 @@ import bot
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.measurements import CacheUsed, Observe, unobserved
 from bot.domain.pins import ReviewPolicy
-from bot.domain.servers import ServerConfig
+from bot.domain.servers import ServerConfig, SyncStatus
 from bot.domain.tools import Tool
 from bot.tools.addresses import Allowances, Resolve, resolved
 from bot.tools.approach import Approach
@@ -31,12 +32,17 @@ from bot.tools.calls import BROKEN
 from bot.tools.catalogue import Catalogue
 from bot.tools.characters import visible
 from bot.tools.condition import Condition
+from bot.tools.elicitation_calls import CallsUnderWay
+from bot.tools.junk import Junk
 from bot.tools.last_words import LastWords
 from bot.tools.line import Line
+from bot.tools.oauth.bearer import Bearer
+from bot.tools.oauth.bearers import nobody
 from bot.tools.pacing import Pacing
 from bot.tools.problems import failed_listing
 from bot.tools.redaction import Redaction
 from bot.tools.reports import Reports
+from bot.tools.server_words import LEVEL
 from bot.tools.tending import tend
 from bot.tools.transports import opened
 from bot.tools.turnstile import Turnstile
@@ -45,6 +51,7 @@ from bot.tools.use import Use
 log = logging.getLogger(__name__)
 
 _GOODBYE_SECONDS = 3.0
+_ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
 _CHANGES = (
     types.ToolListChangedNotification,
     types.ResourceListChangedNotification,
@@ -61,7 +68,7 @@ def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see Surr
 class Surroundings:
     """What all connections share: how many may be made at once, what is secret, how fast things go, what admins may
     reach, who wants to know, who counts; what happens to tools that nobody has looked at, and what the tools of the
-    servers beside one are called. `clock` is in seconds.
+    servers beside one are called. `clock` is in seconds. `bearer` has the token of a server that may be signed in to.
     """
 
     turnstile: Turnstile
@@ -75,6 +82,7 @@ class Surroundings:
     review: ReviewPolicy = ReviewPolicy.CHANGED
     names_beside: Callable[[ServerConfig], frozenset[str]] = no_names
     clock: Callable[[], float] = time.monotonic
+    bearer: Callable[[ServerConfig], Bearer | None] = nobody
 
     def clean(self, text: str) -> str:
         """A text for people: nothing hidden in it, nothing secret."""
@@ -87,16 +95,26 @@ class Session:
     """
 
     def __init__(
-        self, condition: Condition, shared: Surroundings, closing: asyncio.Event, approach: Approach, use: Use
+        self,
+        condition: Condition,
+        shared: Surroundings,
+        closing: asyncio.Event,
+        approach: Approach,
+        use: Use,
+        *,
+        calls: CallsUnderWay,
     ) -> None:
-        self.line = Line(shared.pacing.settle)
+        self.line = Line(shared.pacing.settle, shared.pacing.apart, shared.clock)
         self.words = LastWords(condition.config.name, shared.redact)
         self._condition = condition
         self._config = condition.config
         self._shared = shared
+        self._bearer = shared.bearer(condition.config)
         self._closing = closing
         self._approach = approach
         self._use = use
+        self._calls = calls
+        calls.begin_anew()
         self._ended = False
         self._known = condition.synced.capabilities
         self._catalogue = Catalogue(condition.config, shared.redact, shared.names_beside)
@@ -128,19 +146,22 @@ class Session:
         """Connect, and serve until the connection is lost or to be closed. `scope` is around this."""
         async with self._shared.turnstile.passed() as make_room:
             self._condition.begins()
-            scope.deadline = anyio.current_time() + self._config.connect_timeout
+            if self._bearer is not None:
+                self._bearer.begins()
+            scope.deadline = anyio.current_time() + self._condition.connect_limit
             async with self._new_client() as client:
                 tools = await self._tools(client)
                 scope.deadline = math.inf
                 make_room()
                 self.line.client = client
                 info = client.server_info
+                version = "" if info is None else self._catalogue.clean(info.version)
                 self._known = replace(
                     self._known,
                     tools=tools,
                     protocol=self._approach.language(client.protocol_version),
-                    handshake=self._approach.met(client.protocol_version),
-                    server_version="" if info is None else self._catalogue.clean(info.version),
+                    handshake=self._approach.met(client.protocol_version, version),
+                    server_version=version,
                 )
                 try:
                     self._condition.listed(self._known)
@@ -151,6 +172,11 @@ class Session:
 
     async def sync(self) -> ServerCapabilities:
         """Ask for everything, from any task. Raises TimeoutError and `calls.BROKEN`."""
+        known = await self._fetched()
+        self._condition.sync_succeeded(known)
+        return known
+
+    async def _fetched(self) -> ServerCapabilities:
         client = self.client
         async with self._asking:
             self._condition.syncing()
@@ -165,7 +191,6 @@ class Session:
             except asyncio.CancelledError:
                 self.line.doubt()
                 raise
-            self._condition.sync_succeeded(self._known)
             return self._known
 
     def _failed(self, error: Exception) -> None:
@@ -179,10 +204,34 @@ class Session:
         async def heard(message: types.ServerNotification | Exception) -> None:
             if isinstance(message, _CHANGES):
                 self.line.mark_stale()
+            elif isinstance(message, Junk):
+                self._condition.junk.heard(message, self._shared.clean)
+
+        async def said(params: types.LoggingMessageNotificationParams) -> None:
+            self._condition.words.heard(params.level, params.data, self._shared.clean)
+
+        async def asked(
+            context: ClientRequestContext,  # noqa: ARG001 - the library gives it by name
+            params: types.ElicitRequestParams,
+        ) -> types.ElicitResult | types.ErrorData:
+            if self.line.client is not None and self.client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                # There only calls of tools are sent by our own hand; the library has come here for something else.
+                return types.ErrorData(code=types.INVALID_REQUEST, message=_ONLY_CALLS)
+            return await self._calls.asked(params)
 
         return Client(
-            opened(self._approach.config, self.words, self.line, self._shared.allowances, self._shared.resolve),
+            opened(
+                self._approach.config,
+                self.words,
+                self.line,
+                allowances=self._shared.allowances,
+                resolve=self._shared.resolve,
+                bearer=self._bearer,
+            ),
             message_handler=heard,
+            logging_callback=said,
+            log_level=LEVEL,
+            elicitation_callback=asked,
             client_info=types.Implementation(name="countersign", version=bot.__version__),
             mode=self._approach.mode,
             cache=None,
@@ -204,7 +253,7 @@ class Session:
             await self._others(client)
             watchers.start_soon(tend, client, self.line, self._use, self._shared.pacing, self._shared.clock)
             while not (self.line.lost or self.line.resting or self._closing.is_set()):
-                if self.line.stale or self.line.doubted:
+                if self.line.due or self.line.doubted:
                     await self._refresh()
                 await self.line.news()
             watchers.cancel_scope.cancel()
@@ -222,12 +271,20 @@ class Session:
                 self._condition.sync_succeeded(self._known)
 
     async def _refresh(self) -> None:
-        """Raises what ends the connection: its tools could not be listed."""
+        """Ask again because the server has said something, or nothing. Where that changes nothing nobody else is told.
+        Raises what ends the connection: its tools could not be listed.
+        """
+        before = self._condition.synced
         try:
-            await self.sync()
+            known = await self._fetched()
         except (*BROKEN, TimeoutError):
             if self.line.listing:
                 raise
+            return
+        if before.status is SyncStatus.SYNCED and known == before.capabilities:
+            self._condition.sync_confirmed()
+        else:
+            self._condition.sync_succeeded(known)
 
     async def _follow(self, client: Client) -> None:
         """Newer servers tell of changes on a stream of its own, which is opened again when it breaks. Nothing is

@@ -50,6 +50,7 @@ class Soundings:
         self._addresses: list[str] = []
         self._status = 0
         self._asked_for = ""
+        self._refusal = ""
 
     @property
     def _allowances(self) -> Allowances:
@@ -134,15 +135,19 @@ class Soundings:
     async def http(self) -> Check:
         """Does a web server answer, and with which status?"""
         with attempts.begin() as attempt:
-            below = network(self._config, self._allowances, self._shared.resolve)
+            below = network(self._config, self._allowances, self._shared.resolve, self._shared.bearer(self._config))
             async with (
                 http_client(self._endpoint.headers, self._config.tool_timeout, below) as client,
                 self._asked(client) as response,
             ):
                 headers = response.headers
+        if attempt.failure and attempt.refusal:
+            cause, _, fix = attempt.refusal.partition(" Fix: ")
+            return broken("HTTP", cause, fix)
         if attempt.failure:
             return broken("HTTP", f"The request failed: {attempt.failure.rstrip('.')}.", "look at the server's log")
         self._status = attempt.status or 0
+        self._refusal = attempt.refusal
         self._asked_for = headers.get("www-authenticate", "")
         return self._judged(status_phrase(self._status), headers.get("location", ""))
 
@@ -170,9 +175,14 @@ class Soundings:
     async def authentication(self) -> Check:
         """Does the server know who the bot is?"""
         sent = next((value for name, value in self._endpoint.headers.items() if name.lower() == "authorization"), "")
-        shown = f"an Authorization header of the kind {_scheme(sent)}" if sent else "no Authorization header"
+        bearer = self._shared.bearer(self._config)
+        kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
+        shown = f"an Authorization header of the kind {kind}" if kind else "no Authorization header"
         if self._status not in (401, 403):
             return Check("authentication", Finding.WELL, f"not refused; the bot sends {shown}")
+        if self._refusal:
+            cause, _, fix = self._refusal.partition(" Fix: ")
+            return broken("authentication", cause, fix)
         wants = f" It asks for {_scheme(self._asked_for)}." if self._asked_for else ""
         return broken(
             "authentication",

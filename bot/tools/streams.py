@@ -101,6 +101,11 @@ class _Outgoing:
             case JSONRPCNotification(method="notifications/cancelled", params=params):
                 self._methods.pop(str((params or {}).get("requestId")), None)
                 await self._inner.send(item)
+            case JSONRPCResponse() | JSONRPCError():
+                # What the server has asked meanwhile is answered in the surroundings of the call that it is about, and
+                # how that goes is not how the call goes.
+                with attempts.begin():
+                    await self._inner.send(item)
             case _:
                 await self._inner.send(item)
 

@@ -1,7 +1,8 @@
 """What a session does by itself while nobody uses it.
 
 A process that hangs, or a network path that is gone, says nothing: the next call would be the first to find out. So a
-quiet server is asked now and then whether it is there, and one that nobody has used for long is let go. Started by
+quiet server is asked now and then whether it is there, one that did not answer a call is asked at once, and one that
+nobody has used for long is let go. Started by
 `session` beside its other work.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 from mcp import Client, MCPError
 from mcp.types import METHOD_NOT_FOUND
@@ -29,6 +31,7 @@ async def tend(client: Client, line: Line, use: Use, pacing: Pacing, clock: Call
     idle_after = math.inf if pacing.idle_after is None else pacing.idle_after
     quiet_after = math.inf if pacing.quiet_after is None else pacing.quiet_after
     began = asked = clock()
+    use.wondered.clear()
     while True:
         rests_at = max(began, use.unused_since) + idle_after
         asks_at = max(asked, use.unused_since) + quiet_after
@@ -36,18 +39,16 @@ async def tend(client: Client, line: Line, use: Use, pacing: Pacing, clock: Call
         if now >= rests_at:
             line.rest()
             return
-        if now >= asks_at:
+        if now >= asks_at or use.wondered.is_set():
+            use.wondered.clear()
             if not await _answers(client, pacing.quiet_limit):
                 line.doubt()
             asked = clock()
             continue
-        await _sleep(min(rests_at, asks_at) - now)
-
-
-async def _sleep(seconds: float) -> None:
-    if math.isinf(seconds):
-        await asyncio.Event().wait()
-    await asyncio.sleep(seconds)
+        ends = min(rests_at, asks_at) - now
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if math.isinf(ends) else ends):
+                await use.wondered.wait()
 
 
 async def _answers(client: Client, limit: float) -> bool:

@@ -26,9 +26,10 @@ from bot.ports import CallContext
 from bot.tools.addresses import Allowances, Resolve, resolved
 from bot.tools.arguments import by_argument, misfits
 from bot.tools.connection import Connection, trouble
-from bot.tools.doctor import Doctor
+from bot.tools.doctor import Doctor, RefusedBy, never_refused
 from bot.tools.kept import Kept, KeptServers
 from bot.tools.library_logs import contain_library_logs
+from bot.tools.oauth.bearers import Bearers, nobody
 from bot.tools.pacing import Pacing
 from bot.tools.redaction import Redaction, secrets_of, shown
 from bot.tools.reports import OnSynced, OnSyncFailed, Reports
@@ -54,8 +55,9 @@ class McpToolbox:
     `entries` are the first ones; `follow` says which come later. `first_wait` is how long, in seconds from the start,
     an offer waits for servers that connect for the first time. `redact` learns every secret. `allowances` limit what
     admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it; `observe` counts.
-    `review` says what happens to tools whose definition is not pinned. With `enabled=False` nothing is started and
-    nothing is offered.
+    `review` says what happens to tools whose definition is not pinned; `bearers` have the tokens of servers that are
+    signed in to. With `enabled=False` nothing is started and
+    nothing is offered. `refused` says why services of models have refused a tool, by model.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class McpToolbox:
         chance: Callable[[], float] = random.random,
         resolve: Resolve = resolved,
         clock: Callable[[], float] = time.monotonic,
+        bearers: Bearers | None = None,
+        refused: RefusedBy = never_refused,
     ) -> None:
         pacing = pacing or Pacing()
         self._enabled = enabled
@@ -93,9 +97,11 @@ class McpToolbox:
             review,
             self._names_beside,
             clock,
+            nobody if bearers is None else bearers.of,
         )
+        self._bearers = bearers
         self._servers = KeptServers(self._shared, policy)
-        self._doctor = Doctor(self._shared)
+        self._doctor = Doctor(self._shared, refused)
         if enabled:
             self._servers.follow(entries, _GENTLE_SECONDS)
 
@@ -115,6 +121,8 @@ class McpToolbox:
         """End all connections and processes side by side, gently for `limit` seconds. Later calls are NotSent."""
         self._closed = True
         await asyncio.gather(self._servers.close(limit), self._doctor.close(limit))
+        if self._bearers is not None:
+            await self._bearers.close(min(limit, _REPORT_SECONDS))
         await self._shared.reports.close(min(limit, _REPORT_SECONDS))
 
     async def follow(self, entries: Sequence[ServerEntry]) -> None:
@@ -166,9 +174,9 @@ class McpToolbox:
             return Returned(failed_result(call.id, self._shared.redact(text)))
         return await kept.connection.call(tool, call, context)
 
-    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
-        """What of these arguments does not fit the tool's schema, without any secret of ours."""
-        found = by_argument(tool.input_schema, arguments)
+    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
+        """What of these values does not fit a schema, without any secret of ours."""
+        found = by_argument(schema, values)
         return [Misfit(each.argument, self._shared.redact(each.problem)) for each in found]
 
     def servers(self) -> Sequence[ServerState]:
@@ -176,6 +184,10 @@ class McpToolbox:
         address.
         """
         return [self._shown(kept) for kept in self._servers]
+
+    def definition(self, server: str) -> ServerConfig:
+        """A server as it is kept, with its secrets: not for people. Raises NotFound."""
+        return self._found(server).config
 
     def capabilities(self, server: str) -> ServerCapabilities:
         """What a server offers, as far as it is known. Raises NotFound."""

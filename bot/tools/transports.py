@@ -5,6 +5,7 @@ Called by `session`. Each way gives the MCP library's two streams, watched.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -21,33 +22,53 @@ from bot.tools.child_process import child_process
 from bot.tools.event_stream import event_stream
 from bot.tools.http_client import Guarded, http_client
 from bot.tools.last_words import LastWords
+from bot.tools.launching import check_start
 from bot.tools.line import Line
 from bot.tools.lines import LARGEST_ANSWER
+from bot.tools.oauth.bearer import Bearer
+from bot.tools.oauth.carrying import Carrying
 from bot.tools.plain_rpc import plain_rpc
+from bot.tools.pool import pool
 from bot.tools.streams import watched
 
 
 def opened(
-    config: ServerConfig, words: LastWords, line: Line, allowances: Allowances, resolve: Resolve
+    config: ServerConfig,
+    words: LastWords,
+    line: Line,
+    *,
+    allowances: Allowances,
+    resolve: Resolve,
+    bearer: Bearer | None = None,
 ) -> AbstractAsyncContextManager[TransportStreams]:
     """The way to a server, open within the block. `words` takes what a process says before it dies; the `line` is told
-    when the other side has hung up. The `allowances` limit servers that are not the operator's.
+    when the other side has hung up. The `allowances` limit servers that are not the operator's; the `bearer` has the
+    token of one that is signed in to.
     """
     match config.transport:
         case StdioTransport() as process:
-            return watched(_stdio(process, words), line.lose)
+            return watched(_stdio(config, process, words, allowances), line.lose)
         case HttpTransport() as endpoint:
-            client = http_client(endpoint.headers, config.longest_silence, network(config, allowances, resolve))
+            below = network(config, allowances, resolve, bearer)
+            client = http_client(endpoint.headers, config.longest_silence, below)
             return watched(_http(endpoint, config, client, line), line.lose)
 
 
-def network(config: ServerConfig, allowances: Allowances, resolve: Resolve) -> httpx2.AsyncBaseTransport:
-    """The network as this server may be reached on it."""
-    return httpx2.AsyncHTTPTransport() if config.from_file else Guarded(allowances, resolve)
+def network(
+    config: ServerConfig, allowances: Allowances, resolve: Resolve, bearer: Bearer | None = None
+) -> httpx2.AsyncBaseTransport:
+    """The network as this server may be reached on it, with the token of whoever is signed in."""
+    below = pool() if config.from_file else Guarded(allowances, resolve)
+    if bearer is None or not isinstance(config.transport, HttpTransport):
+        return below
+    return Carrying(below, bearer, config.transport.url)
 
 
 @asynccontextmanager
-async def _stdio(process: StdioTransport, words: LastWords) -> AsyncIterator[TransportStreams]:
+async def _stdio(
+    config: ServerConfig, process: StdioTransport, words: LastWords, allowances: Allowances
+) -> AsyncIterator[TransportStreams]:
+    await asyncio.to_thread(check_start, config, allowances.templates())
     command = (process.command, *process.args)
     async with (
         words.listening() as errors,

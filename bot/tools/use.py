@@ -5,18 +5,25 @@ Kept by the `connection`: calls and what people ask of a server count, what the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class Use:
-    """The use of one server. `clock` is in seconds; `on_end` is called whenever somebody has done with it."""
+    """The use of one server. `clock` is in seconds; `on_end` is called whenever somebody has done with it.
+
+    `wondered`: a call has ended without an answer and no other is under way, so whoever tends the connection may ask
+    whether the server is still there.
+    """
 
     def __init__(self, clock: Callable[[], float], on_end: Callable[[], None]) -> None:
         self.running = 0
+        self.wondered = asyncio.Event()
         self._clock = clock
         self._on_end = on_end
         self._last = clock()
+        self._wondering = False
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -35,7 +42,14 @@ class Use:
             yield
         finally:
             self.running -= 1
+            if self._wondering and not self.running:
+                self._wondering = False
+                self.wondered.set()
             self._on_end()
+
+    def wonder(self) -> None:
+        """The server did not answer in time: it may hang."""
+        self._wondering = True
 
     @property
     def unused_since(self) -> float:

@@ -103,6 +103,7 @@ class Requests:
         began_at = time.monotonic()
         inner: Scope = {**scope, "state": {**scope.get("state", {}), "request_id": _id_of(scope)}}
         head = scope["method"] == "HEAD"
+        inner["state"]["head"] = head
         if head:
             inner["method"] = "GET"
         answer = _Answer(send, inner["state"]["request_id"], head)

@@ -46,7 +46,8 @@ a { color: #00a8fc; text-decoration: none }
 hr { border: 0; border-top: 1px solid #4e5058; margin: 9px 0 } .row { margin-top: 5px }
 .button { display: inline-block; border-radius: 4px; padding: 5px 13px; margin: 2px 8px 3px 0; font-size: 14px;
   font-weight: 500; color: #fff } .look1 { background: #5865f2 } .look2 { background: #4e5058 }
-.look3 { background: #248046 } .look4 { background: #da373c }
+.look3 { background: #248046 } .look4 { background: #da373c } .look5 { background: #4e5058 }
+.look5:after { content: " ↗" }
 .file { display: inline-block; background: #2b2d31; border: 1px solid #1e1f22; border-radius: 4px; margin: 5px 0;
   padding: 9px 14px; color: #00a8fc } .file span { color: #949ba4; font-size: 12px; display: block }
 .modal { background: #313338; border: 1px solid #26272b; border-radius: 6px; max-width: 460px; padding: 0 16px 6px;

@@ -21,10 +21,11 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from discord_html import answered, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
 
+from bot.domain.answering import Inquiry  # noqa: E402
 from bot.domain.approvals import NotAllowed  # noqa: E402
 from bot.domain.commands import Form, Reply  # noqa: E402
 from bot.domain.conversations import Author  # noqa: E402
-from bot.domain.turns import StepStatus, TurnStatus  # noqa: E402
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
 from tests.platforms import scenes  # noqa: E402
@@ -61,6 +62,11 @@ async def pictures() -> Mapping[str, str]:
             "approval": page(await room.thread(scenes.ASKED)),
             "approvals": page(await room.cards(scenes.ASKED_THREE)),
             "outcomes": page(*[await room.cards(view) for view in scenes.SETTLED.values()]),
+            "questions": page(
+                await room.thread(scenes.INQUIRED),
+                *[await room.cards(view) for view in (scenes.SENT_AWAY, *scenes.HEARD.values())],
+            ),
+            "questions-alone": page(await room.answering(scenes.INQUIRED), await room.answering(scenes.SENT_AWAY)),
             "notices": page(
                 *[await room.messages(view) for view in (scenes.QUEUED, scenes.FAILED, scenes.SETTLED["unknown"])]
             ),
@@ -92,6 +98,20 @@ class Room:
         """The cards of a turn."""
         _, messages = await self._shown(view)
         return self._all([each for each in messages if each.is_v2])
+
+    async def answering(self, view: TurnView) -> str:
+        """What whoever is asked sees alone: the form, or the way to a page."""
+        discord, priya = self.workplace.discord, self.workplace.priya
+        _, messages = await self._shown(view)
+        card = next(each for each in messages if each.is_v2)
+        placed = self.workplace.door.views[-1]
+        step = next(each for each in placed.steps if isinstance(each, ToolStep))
+        (asked,) = step.elicitations
+        self.workplace.door.inquiries[asked.id] = Inquiry(placed.turn, step, asked)
+        shown = next(each for each in discord.what_user_sees(priya, card.channel) if each.id == card.id)
+        interaction = await discord.press(priya, card, shown.buttons[0])
+        await discord.until(lambda: interaction.messages or interaction.modal)
+        return self._all(interaction.messages) if interaction.messages else modal(discord.modal(priya).drawn)
 
     async def refusal(self) -> str:
         """What somebody reads who may not sign."""

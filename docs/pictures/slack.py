@@ -8,8 +8,10 @@ The scenes are those of the tests. Slack is not asked: what stands in the pictur
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -18,15 +20,21 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from block_kit_html import home, message, modal, page  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
 
-from bot.domain.turns import StepStatus  # noqa: E402
+from bot.domain.answering import Inquiry  # noqa: E402
+from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
+from bot.domain.conversations import Member  # noqa: E402
+from bot.domain.turns import StepStatus, ToolStep  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from bot.platforms.slack.forms import form_window  # noqa: E402
 from bot.platforms.slack.home import Home, Waiting, home_view  # noqa: E402
 from bot.platforms.slack.replies import reply_sheet  # noqa: E402
 from bot.platforms.slack.turns import turn_slots  # noqa: E402
 from bot.platforms.slack.windows import call_window, confirm_window, deny_window  # noqa: E402
+from bot.reception.inquiries import InquiryForms  # noqa: E402
 from bot.reception.presses import AskToConfirm, CardRef  # noqa: E402
+from bot.rendering.inquiries import ANSWER, VISIT  # noqa: E402
 from tests.platforms import scenes  # noqa: E402
+from tests.platforms.front_door import ScriptedCommands, ScriptedDoor  # noqa: E402
 
 WIDTH = 700
 
@@ -44,14 +52,18 @@ def pictures() -> Mapping[str, str]:
     call = scenes.a_filing(StepStatus.AWAITING)
     removal = AskToConfirm(("mcp", "remove", "jira"), "jira", "Remove jira")
     waiting = [Waiting(scenes.ASKED.turn, call)]
-    asked = [scenes.ASKED.turn, scenes.ANSWERED.turn]
-    tab = Home(scenes.NOW, waiting, asked, scenes.SERVERS, first_visit=True)
+    asked = [scenes.INQUIRED.turn, replace(scenes.ANSWERED.turn, id="earlier")]
+    booking = scenes.a_booking(StepStatus.ASKING, scenes.asked_back())
+    question = Inquiry(scenes.INQUIRED.turn, booking, booking.elicitations[0])
+    tab = Home(scenes.NOW, waiting, [question], asked, scenes.SERVERS, first_visit=True)
     return {
         "working": page(thread(scenes.WRITING)),
         "answer": page(thread(scenes.ANSWERED)),
         "approval": page(thread(scenes.ASKED)),
         "approvals": page(cards(scenes.ASKED_THREE)),
         "outcomes": page(*map(cards, scenes.SETTLED.values())),
+        "questions": page(thread(scenes.INQUIRED), questions(scenes.SENT_AWAY), *map(questions, scenes.HEARD.values())),
+        "questions-alone": page(*asyncio.run(alone())),
         "notices": page(thread(scenes.QUEUED), thread(scenes.FAILED), thread(scenes.SETTLED["unknown"])),
         "everything": page(modal(call_window(call))),
         "reasons": page(modal(deny_window(CardRef("3a7f3c2e9b", 1), "")), modal(confirm_window(removal, ""))),
@@ -68,8 +80,40 @@ def thread(view: TurnView) -> str:
 
 def cards(view: TurnView) -> str:
     """The cards of a turn."""
+    return of_kind(view, "card")
+
+
+def questions(view: TurnView) -> str:
+    """What servers have asked back in a turn."""
+    return of_kind(view, "question")
+
+
+def of_kind(view: TurnView, kind: str) -> str:
+    """The messages of a turn whose name begins so."""
     slots = turn_slots(view, scenes.NOW)
-    return "".join(message(slot.blocks) for slot in slots if slot.name.startswith("card"))
+    return "".join(message(slot.blocks) for slot in slots if slot.name.startswith(kind))
+
+
+async def alone() -> list[str]:
+    """What whoever is asked sees alone: the form, and the way to a page."""
+    seen = []
+    for view, word in ((scenes.INQUIRED, ANSWER), (scenes.SENT_AWAY, VISIT)):
+        match await pressed(view, word):
+            case Form() as form:
+                seen.append(modal(form_window(form, "")))
+            case Reply() as reply:
+                seen.append(message(reply_sheet(reply).blocks, only_you=True))
+    return seen
+
+
+async def pressed(view: TurnView, word: str) -> Reply | Form:
+    """What is answered to a press on the card of a question."""
+    step = next(each for each in view.steps if isinstance(each, ToolStep))
+    door, (asked,) = ScriptedDoor(), step.elicitations
+    door.inquiries[asked.id] = Inquiry(view.turn, step, asked)
+    said = Invocation(word, (asked.id,), Member(scenes.PRIYA), view.turn.conversation)
+    (answer,) = [each async for each in InquiryForms(door, ScriptedCommands()).handle(said)]
+    return answer
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws the page behind a one-time link in its states, from the documents that the program sends.
+"""Draws the pages behind links in their states, from the documents that the program sends.
 
     make pictures
 
@@ -19,9 +19,12 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from photographs import photograph  # noqa: E402 - found through the line above
 
 from bot.commands.secret_entry import Entry  # noqa: E402
+from bot.commands.sign_in_return import Arrived, TurnedAway  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.links import SecretLink  # noqa: E402
-from bot.web.links.pages import Document, asking, changed, denied, done, gone, wrong  # noqa: E402
+from bot.web.documents import Document  # noqa: E402
+from bot.web.links.pages import asking, changed, denied, done, gone, wrong  # noqa: E402
+from bot.web.oauth import pages as signing_in  # noqa: E402
 
 WIDTH, NARROW, GAP = 620, 320, 12
 NOW = 1_800_000_000.0
@@ -38,6 +41,17 @@ LONG = Entry(
     "https://automation.internal.example.com/mcp/6f0a7d52-5b7e-4a55-9c0e-2f1b8f1f0c11",
     3,
 )
+ARRIVED = Arrived("tickets", "Help desk", _LINK.person, 12)
+_NOT_YET = Arrived(
+    "tickets",
+    "Help desk",
+    _LINK.person,
+    0,
+    "Server tickets did not answer within 10 s. Fix: check that an MCP server listens at its url, or raise its "
+    "connect_timeout.",
+)
+_LONG_NAMED = Arrived("workflows-of-the-finance-team", "Workflows of the finance team", _LINK.person, 31)
+_DENIED = TurnedAway("The bot was not let in to tickets: it was denied.", "ask for another link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,11 @@ def pictures() -> Mapping[str, Picture]:
     return {
         "link": Picture((asking(ENTRY, NOW).html, _dark(faulty))),
         "link-ends": Picture(tuple(each.html for each in ends)),
+        "sign-in": Picture((signing_in.arrived(ARRIVED).html, _dark(signing_in.arrived(_NOT_YET)))),
+        "sign-in-ends": Picture((signing_in.turned_away(_DENIED).html, signing_in.unknown().html)),
+        "sign-in-narrow": Picture(
+            (signing_in.arrived(_LONG_NAMED).html, _dark(signing_in.turned_away(_DENIED))), NARROW
+        ),
         "link-narrow": Picture((asking(LONG, NOW).html, _dark(done(LONG))), NARROW),
     }
 

@@ -11,11 +11,14 @@ import pytest
 
 from bot.app.slack_home import Homes
 from bot.commands.parts import Rights
+from bot.domain.answering import Inquiry
 from bot.domain.approvals import Approval, Decision, Verdict
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.elicitations import DECLINED, FormAsk, ServerQuestion
 from bot.domain.messages import ToolCall
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
+from bot.domain.tools import AsksBack
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.policy import Policies, Signatories
 from bot.engine.rules import RuleBook
@@ -68,17 +71,35 @@ class Workspace:
             await self.log.park(claim)
         return receipt.turn_id
 
+    async def is_asked(self, author: Author, where: ConversationKey, *questions: str) -> list[str]:
+        """A turn in which a server wants to hear something; the questions' ids."""
+        receipt = await self.log.enqueue(message("please", f"{where}{questions}", conversation=where, author=author))
+        (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
+        call = ToolStep(1, ToolCall("c1", "jira__run"), ToolRef("jira", "run"), StepStatus.READY)
+        await self.log.append(claim, None, [call])
+        asked = tuple(ServerQuestion(each, each, FormAsk({})) for each in questions)
+        record = await self.log.ask(claim, 1, AsksBack(asked, None), 60.0)
+        await self.log.park(claim)
+        return [each.id for each in record.calls[0].elicitations]
+
     @property
     def homes(self) -> Homes:
         rules = RuleBook(Policies(), self.signatories)
         rules.amend((), [Profile("p", "ops", approvers=frozenset({OLGA.principal}))], [Binding("slack:T1:OPS", "p")])
         rights = Rights(self.signatories.administers, lambda _: False)
-        return Homes(_team, self.archive, self._approval, rules, rights, cast("ServerAdmin", self.servers))
+        servers = cast("ServerAdmin", self.servers)
+        return Homes(_team, self.archive, self._approval, self._inquiry, rules, rights, servers)
 
     async def _approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         if approval_id in self.unreadable:
             raise ValueError("a later release wrote this")
         return await self.log.approval(approval_id)
+
+    async def _inquiry(self, elicitation_id: str) -> Inquiry | None:
+        found = await self.log.inquiry(elicitation_id)
+        if found is not None and found.elicitation.question.message in self.unreadable:
+            raise ValueError("a later release wrote this")
+        return found
 
 
 async def _team() -> str:
@@ -128,6 +149,21 @@ async def test_a_call_that_cannot_be_read_hides_no_other(workspace: Workspace) -
     await workspace.asks(PRIYA, at("INC"), "card-1", "card-2")
     workspace.unreadable = frozenset({"card-1"})
     assert await waiting(workspace, Member(SAM)) == ["card-2"]
+
+
+async def test_what_a_server_wants_to_hear_waits_for_whoever_asked_and_nobody_else(workspace: Workspace) -> None:
+    older = await workspace.is_asked(PRIYA, at("INC"), "how many")
+    newer = await workspace.is_asked(PRIYA, at("INC", "2"), "which", "where")
+    await workspace.is_asked(PRIYA, at("INC", team="T2"), "elsewhere")
+    await workspace.is_asked(SAM, at("INC", "3"), "something else")
+    workspace.unreadable = frozenset({"where"})
+
+    async def asked() -> list[str]:
+        return [each.elicitation.id for each in (await workspace.homes.home(Member(PRIYA))).inquiries]
+
+    assert await asked() == [newer[0], *older]
+    await workspace.log.answer(newer[0], DECLINED, PRIYA)
+    assert await asked() == older
 
 
 async def test_what_somebody_asked_is_theirs_alone(workspace: Workspace) -> None:

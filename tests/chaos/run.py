@@ -26,8 +26,10 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
+from bot.domain.answering import Answered
 from bot.domain.approvals import Decision, Settled, Verdict
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.elicitations import Action, Elicited
 from bot.engine.engine import Engine
 from bot.errors import DatabaseUnavailable
 from bot.storage import audit
@@ -39,10 +41,13 @@ PROJECT = Path(__file__).parents[2]
 CONVERSATIONS = 60
 WORKERS = 3
 SETTLING_SECONDS = 120.0
-TOOLS = ("read", "write", "ask")
+TOOLS = ("read", "write", "ask", "book", "chat")
 
 _awaiting = sa.text(
     "select a.id from approvals a join steps s on s.turn_id = a.turn_id and s.n = a.n where s.status = 'awaiting'"
+)
+_asked = sa.text(
+    "select e.id || ' ' || t.author_id from elicitations e join turns t on t.id = e.turn_id where e.status = 'open'"
 )
 _live = sa.text("select id from turns where status in ('queued', 'running', 'waiting')")
 _unfinished = sa.text(
@@ -59,6 +64,7 @@ class Happened:
 
     counts: Counter[str] = field(default_factory=Counter)
     won: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
 
 
 class Chaos:
@@ -142,6 +148,8 @@ class Chaos:
         while True:
             for card in await self._ask(_awaiting):
                 await asyncio.gather(*(self._click_once(card) for _ in range(3)))
+            for asked in await self._ask(_asked):
+                await asyncio.gather(*(self._answer_once(*asked.split()) for _ in range(3)))
             await asyncio.sleep(0.2)
 
     async def _click_once(self, card: str) -> None:
@@ -152,6 +160,17 @@ class Chaos:
             return
         self.happened.counts["clicks"] += 1
         self.happened.won[card] += isinstance(settlement, Settled)
+
+    async def _answer_once(self, question: str, person: str) -> None:
+        action = self._random.choice((Action.ACCEPT, Action.DECLINE))
+        reply = Elicited(action, {"n": self._random.random()} if action is Action.ACCEPT else None)
+        try:
+            author = Author("chaos", person, f"Somebody {self._random.random()}")
+            answer = await self._engine.answer(question, reply, Member(author))
+        except DatabaseUnavailable:
+            return
+        self.happened.counts["answers"] += 1
+        self.happened.answered[question] += isinstance(answer, Answered)
 
     async def _stop(self) -> None:
         while True:
@@ -209,12 +228,14 @@ async def _accounts(chaos: Chaos, folder: Path) -> tuple[dict[str, int], list[st
         "unsafe effects": len(unsafe),
         "calls whose outcome is unknown": sum(step.status == "unknown" for step in steps),
         "approvals decided": sum(chaos.happened.won.values()),
+        "questions of servers answered": sum(chaos.happened.answered.values()),
         **dict(sorted(chaos.happened.counts.items())),
     }
     broken = [
         *(f"{undrawn} turns have not ended or are not drawn" for _ in range(bool(undrawn))),
         *(f"{effect} happened {times} times" for effect, times in unsafe.items() if times > 1),
         *(f"turn {turn_id} began before the one before it had ended" for turn_id in late),
+        *(f"{asked} was answered {times} times" for asked, times in chaos.happened.answered.items() if times > 1),
         *(f"approval {card} was won {times} times" for card, times in chaos.happened.won.items() if times > 1),
         *(
             f"turn {turn.id} is {turn.status} and was shown otherwise"

@@ -18,8 +18,9 @@ from typing import Any
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.elicitations import FormAsk, ServerQuestion
 from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.tools import Annotations, Misfit, Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Annotations, AsksBack, Misfit, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
@@ -33,9 +34,13 @@ from bot.storage.turn_log import SqlTurnLog
 READ = Tool("s__read", "s", "read", annotations=Annotations(read_only=True), trusted=True)
 WRITE = Tool("s__write", "s", "write", annotations=Annotations(read_only=False), trusted=True)
 ASK = Tool("s__ask", "s", "ask", annotations=Annotations(read_only=False), trusted=True)
-POLICIES = Policies(
-    servers={"s": ServerPolicy({"read": ApprovalPolicy.ALWAYS_ALLOW, "write": ApprovalPolicy.ALWAYS_ALLOW})}
-)
+BOOK = Tool("s__book", "s", "book", annotations=Annotations(read_only=False), trusted=True)
+"""Asks back, and books when it is sent again with an answer."""
+CHAT = Tool("s__chat", "s", "chat", annotations=Annotations(read_only=False), trusted=True)
+"""Asks while it is under way."""
+RUN_AT_ONCE = ("read", "write", "book", "chat")
+POLICIES = Policies(servers={"s": ServerPolicy(dict.fromkeys(RUN_AT_ONCE, ApprovalPolicy.ALWAYS_ALLOW))})
+QUESTION = ServerQuestion("q", "Really?", FormAsk({"type": "object", "properties": {}}))
 APPROVER = Author("chaos", "ana", "Ana")
 
 
@@ -77,15 +82,21 @@ class World:
         self._effects = effects
 
     async def offer(self, workspace: str = "") -> ToolSet:
-        return ToolSet((READ, WRITE, ASK))
+        return ToolSet((READ, WRITE, ASK, BOOK, CHAT))
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         await asyncio.sleep(random.uniform(0, 0.1))
+        if tool is BOOK and context.replies is None:
+            return AsksBack((QUESTION,), context.key)
+        if tool is BOOK and context.replies is not None:
+            assert context.replies.state == context.key
+        if tool is CHAT:
+            await context.elicit(QUESTION)
         self._effects.write(f"{tool.original_name} {context.key}")
         await asyncio.sleep(random.uniform(0, 0.1))
         return Returned(ToolResult(call.id, (TextPart("ok"),)))
 
-    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
+    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         return ()
 
 

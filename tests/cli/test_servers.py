@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.invoked import Countersign
+from tests.cli.invoked import Countersign, Ended
+from tests.fakes.oauth import FakeOAuth
 
 SECRET = "tk-8c1f0a52-typed"
 URL = "https://tickets.example/mcp"
@@ -163,3 +166,20 @@ def test_an_environment_that_cannot_be_used_is_a_usage_error_here_too(
     ended = countersign(*words, LOG_LEVEL="loud")
     assert ended.code == 2
     assert "LOG_LEVEL is 'loud'" in ended.complaint
+
+
+async def test_the_operator_gets_the_link_to_a_sign_in(countersign: Countersign) -> None:
+    async with FakeOAuth() as oauth:
+        hosts = ",".join(urlsplit(each).netloc for each in (oauth.url, oauth.issuer))
+
+        def shell(*words: str) -> Ended:
+            return countersign("servers", *words, PUBLIC_URL="https://bot.example.com", MCP_ALLOWED_HOSTS=hosts)
+
+        added = await asyncio.to_thread(shell, "add", "guarded", "--url", oauth.url, "--auth", "oauth")
+        assert "countersign servers connect guarded" in added.out + added.err
+        linked = await asyncio.to_thread(shell, "connect", "guarded")
+        assert (linked.code, linked.err) == (0, "")
+        [address] = re.findall(r"^whole address: (\S+)$", linked.out, re.MULTILINE)
+        assert address.startswith(f"{oauth.issuer}/authorize?")
+        assert set(await oauth.browser(address)) == {"state", "code", "iss"}
+        assert f"leads to: {urlsplit(oauth.issuer).netloc}\n" in linked.out

@@ -14,6 +14,7 @@ from bot.domain.checks import Check, Finding
 from bot.domain.commands import Form, Invocation, Reply, Submission
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.health import Health
+from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.measurements import SinceStart
 from bot.domain.pins import Review, ReviewPolicy, first_pins, review
 from bot.domain.policies import Judgement, Rule
@@ -188,6 +189,7 @@ class Office:
     refreshed: int = 0
     reloaded: int = 0
     way: Way = field(default_factory=AtOnce)
+    templates: dict[str, LaunchTemplate] = field(default_factory=dict)
 
     async def refresh(self) -> None:
         self.refreshed += 1
@@ -258,6 +260,7 @@ class Office:
             file="config/mcp_servers.json",
             allowed_names=self.allowed_names,
             clock=lambda: NOW,
+            templates=lambda: self.templates,
         )
 
     @property

@@ -52,7 +52,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_ke
     assert errors(again) == {
         "title": "This is taken by notes.",
         "where": "That is no http or https address. Write https://host/path.",
-        "auth": "One of: none, header, basic, api_key.",
+        "auth": "One of: none, header, basic, api_key, oauth, client_credentials.",
     }
     assert values(again)["policy"] == "deny"
     assert values(again)["where"] == "ftp://example.com"

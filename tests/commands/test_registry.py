@@ -46,8 +46,8 @@ def test_completion_offers_verbs_then_servers_then_their_tools() -> None:
     assert commands.complete("mcp add x --au", HALL) == [
         "mcp add x --auth",
         "mcp add x --auth-header",
-        "mcp add x --auto-context-tool",
         "mcp add x --auto-connect",
+        "mcp add x --auto-context-tool",
     ]
     assert commands.complete("mcp add x --auth b", HALL) == ["mcp add x --auth basic"]
     assert commands.complete("mcp x", HALL) == commands.complete("xyzzy ", HALL) == []

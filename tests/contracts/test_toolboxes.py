@@ -22,8 +22,8 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTrans
 from bot.domain.tools import OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.ports import CallContext, Toolbox
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, Reaction, Silence, error, result
-from tests.fakes.mcp_sse import FakeEventStream
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.fakes.parts import FakeToolbox
 from tests.fakes.parts import tool as a_tool
 from tests.tools.boxes import (

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.commands.secret_links import PATH as LINKS
+from bot.domain.sign_ins import PATH as SIGN_INS
 from bot.platforms.slack.web_hook import PATH as SLACK
 from bot.settings import Settings
 from bot.web.health import ALIVE, READY
@@ -91,7 +92,7 @@ def test_variables_that_it_sets_are_settings() -> None:
 def test_what_it_hands_on_to_the_bot_is_served_there() -> None:
     rows = re.findall(r"^\| ((?:`/[^|]+)) \|", DEPLOYMENT, re.MULTILINE)
     paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
-    assert {"/api/", SLACK, LINKS, ALIVE, READY[0], METRICS} == set(paths)
-    for path in ("/api/", SLACK, LINKS):
+    assert {"/api/", SLACK, LINKS, SIGN_INS, ALIVE, READY[0], METRICS} == set(paths)
+    for path in ("/api/", SLACK, LINKS, SIGN_INS):
         assert path.strip("/") in re.findall(r"location ~ \^/\((.+)\)", DEPLOYMENT)[0].replace("$", "")
         assert re.search(rf"@open path .*{re.escape(path)}", DEPLOYMENT)

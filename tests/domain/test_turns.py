@@ -44,7 +44,7 @@ def test_a_turn_has_three_ends(status: TurnStatus) -> None:
 
 @pytest.mark.parametrize("status", list(StepStatus))
 def test_a_step_is_open_until_it_has_been_decided_run_or_given_up(status: StepStatus) -> None:
-    assert status.ended != (status in {StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED})
+    assert status.ended != (status in {StepStatus.AWAITING, StepStatus.READY, StepStatus.STARTED, StepStatus.ASKING})
 
 
 def test_a_messages_text_is_joined_as_it_stands_and_a_results_by_lines() -> None:

@@ -119,3 +119,16 @@ def test_one_model_s_refusal_is_nothing_to_another() -> None:
     refused.add("openai:one", offered.tools[0], refuses("s__bad"))
     assert refused.without("openai:one", offered).tools == ()
     assert refused.without("anthropic:two", offered) is offered
+
+
+def test_why_a_tool_was_refused_is_known_by_model_until_its_definition_changes() -> None:
+    refused = RefusedTools()
+    bad = tool("s__bad")
+    refused.add("", bad, refuses("s__bad"))
+    refused.add("openai:small", bad, ModelRejected("No such schema."))
+    assert refused.reasons(bad) == {
+        "": "The service does not accept the tool s__bad (400).",
+        "openai:small": "No such schema.",
+    }
+    assert refused.reasons(tool("s__good")) == {}
+    assert refused.reasons(tool("s__bad", description="Corrected.")) == {}

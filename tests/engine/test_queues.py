@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from bot.domain.approvals import Decision, Verdict
+from bot.domain.elicitations import FormAsk, ServerQuestion
+from bot.domain.messages import ToolCall
+from bot.domain.tools import AsksBack, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import Blocker, TurnView
+from bot.ports import CallContext
 from bot.rendering.offers import Stop, offers, waiting
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
@@ -53,3 +57,23 @@ async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(house: Hou
     places = [waiting(view) for view in house.surface.views if view.turn.id == second.turn_id]
     assert places[0] == "Waiting behind an approval"
     assert places[-1] == ""
+
+
+async def test_behind_what_a_server_wants_to_hear_the_way_out_is_the_same(house: House) -> None:
+    async def asks(_call: ToolCall, _context: CallContext) -> ToolOutcome:
+        return AsksBack((ServerQuestion("seats", "How many?", FormAsk({})),), None)
+
+    house.toolbox.add(tool("travel__book"), asks)
+    house.allow("travel__book")
+    house.model.script = [ask_for(call("travel__book")), say("Hello.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("book it"))
+        await house.surface.wait_for(lambda view: view.asks)
+        second = await engine.receive(message("hello"))
+        behind = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id)
+        assert behind.blocker == Blocker(first.turn_id, awaits_answer=True)
+        assert waiting(behind) == "Waiting behind a question of a server"
+        assert offers(behind) == (Stop(first.turn_id),)
+        await engine.stop(first.turn_id, BEN)
+        await house.surface.ended(second.turn_id)

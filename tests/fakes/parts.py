@@ -122,8 +122,8 @@ class FakeToolbox:
         self.calls.append((tool.name, dict(call.arguments), context))
         return await self.tools[tool.name][1](call, context)
 
-    def misfits(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Misfit]:
-        return by_argument(tool.input_schema, arguments)
+    def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
+        return by_argument(schema, values)
 
     @property
     def names(self) -> list[str]:

@@ -7,10 +7,12 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable
 from bot.domain.approvals import Decision, NoSuchApproval, OutOfDate, Settled, Settlement
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
+from bot.domain.elicitations import Elicited
 from bot.domain.grants import Permission
 from bot.domain.turns import Question, Receipt, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
@@ -31,6 +33,11 @@ class ScriptedDoor:
         self.editings: list[Editing] = []
         """What `revise` says, in order; then it takes everything."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
+        self.inquiries: dict[str, Inquiry | NotAnswerable] = {}
+        """What servers have asked back, by the questions' ids."""
+        self.answerings: list[Answering] = []
+        """What `answer` says, in order; then it takes everything."""
+        self.replied: list[tuple[str, Elicited, Member]] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []
         self.troubles: list[CountersignError] = []
@@ -87,6 +94,13 @@ class ScriptedDoor:
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
         self.revisions.append((approval_id, revision, dict(arguments), member))
         return self.editings.pop(0) if self.editings else Revised(revision + 1)
+
+    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
+        return self.inquiries.get(elicitation_id, NoSuchApproval())
+
+    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+        self.replied.append((elicitation_id, reply, member))
+        return self.answerings.pop(0) if self.answerings else Answered(reply.action)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         self.stopped.append((turn_id, by))

@@ -11,6 +11,8 @@ from typing import Any
 from bot.domain.approvals import Approval
 from bot.domain.commands import Action, Field, FieldKind, Form, Page, Reply, Table, Tone
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.elicitations import DECLINED, Elicitation, Elicited, FormAsk, LinkAsk, ServerQuestion
+from bot.domain.elicitations import Action as Answer
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
 from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
@@ -122,6 +124,65 @@ SETTLED: Mapping[str, TurnView] = {
     "expired": a_view(a_filing(StepStatus.EXPIRED)),
     "cancelled": a_view(a_filing(StepStatus.CANCELLED), status=TurnStatus.CANCELLED, failure="Priya"),
 }
+BOOK = ToolRef("travel", "book_train", destructive=False, server_id="t1")
+TRIP: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "seats": {"type": "integer", "title": "Seats", "minimum": 1, "default": 1},
+        "class": {"type": "string", "title": "Class", "enum": ["first", "second"]},
+        "note": {"type": "string", "title": "A note for the guard", "maxLength": 200},
+    },
+    "required": ["seats", "class"],
+}
+WHICH = ServerQuestion("trip", "The 14:05 to Leeds has seats left.\nHow many, and in which class?", FormAsk(TRIP))
+PAY = ServerQuestion("pay", "Confirm the payment of £84.00 with your bank.", LinkAsk("https://pay.example.com/c/7f3a"))
+
+
+def a_booking(status: StepStatus, *asked: Elicitation, n: int = 3, result: str = "") -> ToolStep:
+    """`travel.book_train`, whose server has asked back."""
+    return a_call(n, BOOK, status, result, elicitations=asked)
+
+
+def asked_back(question: ServerQuestion = WHICH, **changes: Any) -> Elicitation:
+    """Something that a server has asked; it is out, and waits unless `changes` say how it ended."""
+    made = Elicitation("e7f3c2e9b0d14a", question, round=1, expires_in=1800.0, expires_at=NOW + 1800)
+    return replace(made, **changes)
+
+
+INQUIRED = a_view(
+    a_reply(0, "I book the train."), a_booking(StepStatus.ASKING, asked_back()), status=TurnStatus.WAITING
+)
+SENT_AWAY = a_view(
+    a_reply(0, "I book the train."), a_booking(StepStatus.ASKING, asked_back(PAY)), status=TurnStatus.WAITING
+)
+YES = Elicited(Answer.ACCEPT, {"seats": 2, "class": "second"})
+HEARD: Mapping[str, TurnView] = {
+    "answered": a_view(
+        a_booking(StepStatus.STARTED, asked_back(reply=YES, answered_by="Priya")), running=frozenset({3})
+    ),
+    "visited": a_view(
+        a_booking(
+            StepStatus.DONE, asked_back(PAY, reply=Elicited(Answer.ACCEPT), answered_by="Priya"), result="Booked: K7P2"
+        ),
+        status=TurnStatus.DONE,
+    ),
+    "declined": a_view(a_booking(StepStatus.STARTED, asked_back(reply=DECLINED, answered_by="Priya"))),
+    "late": a_view(
+        a_booking(StepStatus.STARTED, asked_back(reply=Elicited(Answer.CANCEL), reason="Nobody answered in time."))
+    ),
+    "secret": a_view(
+        a_booking(
+            StepStatus.STARTED,
+            asked_back(reply=DECLINED, reason="It asks for a secret (password), which nobody should type into a chat."),
+        )
+    ),
+    "stopped": a_view(
+        a_booking(StepStatus.CANCELLED, asked_back(reply=Elicited(Answer.CANCEL))),
+        status=TurnStatus.CANCELLED,
+        failure="Priya",
+    ),
+}
+"""What servers have asked, by how it ended."""
 QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=Blocker("earlier", awaits_signature=True))
 FAILED = a_view(a_reply(0, "I look."), status=TurnStatus.FAILED, failure="The model provider is down. Nothing was run.")
 

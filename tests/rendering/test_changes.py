@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.elicitations import CANCELLED, DECLINED
 from bot.domain.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ElicitationRequested,
+    ElicitationSettled,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -25,7 +28,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.turns import Question, Step, StepStatus, TurnStatus
 from bot.domain.views import Blocker, TurnView
 from bot.rendering.changes import answer, events_between
-from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+from tests.rendering.turns import a_form, a_reply, a_step, a_view, an_approval
 
 DECIDED = an_approval(decided_by="Ben")
 
@@ -76,6 +79,8 @@ def outline(events: Sequence[TurnEvent]) -> list[str]:
                 lines.append(f"TurnFailed {reason}")
             case ToolProgressed(_, step, text):
                 lines.append(f"ToolProgressed {step.n} {text}")
+            case ElicitationRequested(_, _, each) | ElicitationSettled(_, _, each):
+                lines.append(f"{type(event).__name__} {each.id}")
             case ToolStarted() | ToolFinished() | ApprovalRequested() | ApprovalSettled():
                 lines.append(f"{type(event).__name__} {event.step.n}")
     return lines
@@ -122,6 +127,49 @@ def test_what_is_told_late_is_told_as_it_was() -> None:
     }
     assert late[ApprovalRequested].approval == an_approval()
     assert late[ApprovalSettled].approval == DECIDED
+
+
+def asked_back() -> list[TurnView]:
+    """A call whose server asks back twice, view by view."""
+    first, second = a_form("e1"), a_form("e2")
+    answered = replace(first, reply=DECLINED, answered_by="Ana")
+    late = replace(second, reply=CANCELLED, reason="Nobody answered in time.")
+    steps = [
+        a_step(StepStatus.STARTED),
+        a_step(StepStatus.ASKING, elicitations=(first,)),
+        a_step(StepStatus.READY, elicitations=(answered,)),
+        a_step(StepStatus.STARTED, elicitations=(answered,)),
+        a_step(StepStatus.ASKING, elicitations=(answered, second)),
+        a_step(StepStatus.READY, elicitations=(answered, late)),
+        a_step(StepStatus.DONE, elicitations=(answered, late), result="ok"),
+    ]
+    return [a_view(step) for step in steps]
+
+
+@given(st.sets(st.integers(0, 5)), st.integers(1, 3))
+def test_what_a_server_asks_back_is_told_once_whichever_views_are_skipped(skipped: set[int], repeats: int) -> None:
+    seen = [view for index, view in enumerate(asked_back()) if index not in skipped for _ in range(repeats)]
+    lines = outline(told(seen))
+    assert sorted(lines) == [
+        "ElicitationRequested e1",
+        "ElicitationRequested e2",
+        "ElicitationSettled e1",
+        "ElicitationSettled e2",
+        "ToolFinished 0",
+        "ToolStarted 0",
+    ]
+    assert (lines[0], lines[-1]) == ("ToolStarted 0", "ToolFinished 0")
+    for name in ("e1", "e2"):
+        assert lines.index(f"ElicitationRequested {name}") < lines.index(f"ElicitationSettled {name}")
+
+
+def test_what_was_asked_is_told_as_it_was_and_how_it_ended_as_it_is() -> None:
+    events = {type(event): event for event in told(asked_back()[-1:])}
+    asked, settled = events[ElicitationRequested], events[ElicitationSettled]
+    assert isinstance(asked, ElicitationRequested)
+    assert isinstance(settled, ElicitationSettled)
+    assert (asked.elicitation, asked.step.status) == (a_form("e2"), StepStatus.ASKING)
+    assert settled.elicitation.reason == "Nobody answered in time."
 
 
 @given(st.sets(st.integers(0, 11)), st.integers(1, 3))

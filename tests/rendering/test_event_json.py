@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from bot.domain.elicitations import DECLINED
 from bot.domain.events import (
     ApprovalRequested,
     ApprovalSettled,
+    ElicitationRequested,
+    ElicitationSettled,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -23,9 +26,18 @@ from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus
 from bot.domain.views import Blocker
 from bot.rendering.event_json import event_json
-from tests.rendering.turns import a_step, an_approval
+from tests.rendering.turns import a_form, a_link, a_step, an_approval
 
 CALL = {"step": 4, "call": "call-4", "server": "notes", "tool": "add_note", "arguments": {"text": "Buy milk"}}
+QUESTION = {
+    "step": 4,
+    "call": "call-4",
+    "server": "notes",
+    "tool": "add_note",
+    "elicitation": "eli-12345678",
+    "expires_in": 1800.0,
+    "expires_at": None,
+}
 ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expires_in": 1800.0, "expires_at": None}
 
 
@@ -34,7 +46,14 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
     [
         (
             TurnQueued("t1", 2, Blocker("t0")),
-            {"event": "turn_queued", "ahead": 2, "behind": "t0", "behind_approval": False, "offers": []},
+            {
+                "event": "turn_queued",
+                "ahead": 2,
+                "behind": "t0",
+                "behind_approval": False,
+                "behind_question": False,
+                "offers": [],
+            },
         ),
         (
             TurnQueued("t1", 1, Blocker("t0", awaits_signature=True)),
@@ -43,6 +62,7 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
                 "ahead": 1,
                 "behind": "t0",
                 "behind_approval": True,
+                "behind_question": False,
                 "offers": [{"offer": "stop", "label": "Stop what is ahead", "turn": "t0"}],
             },
         ),
@@ -88,6 +108,29 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
                 "status": "denied",
                 "decided_by": "Ben",
                 "reason": "use INC",
+            },
+        ),
+        (
+            ElicitationRequested("t1", a_step(StepStatus.ASKING, n=4), a_form(properties={})),
+            {
+                "event": "elicitation_requested",
+                **QUESTION,
+                "message": "What is it called?",
+                "mode": "form",
+                "schema": {"type": "object", "properties": {}, "required": []},
+            },
+        ),
+        (
+            ElicitationSettled("t1", a_step(StepStatus.DONE, n=4), a_link(reply=DECLINED, answered_by="Ana")),
+            {
+                "event": "elicitation_settled",
+                **QUESTION,
+                "message": "Please say that we may.",
+                "mode": "url",
+                "url": "https://jira.example.com/consent?id=7",
+                "action": "decline",
+                "answered_by": "Ana",
+                "reason": "",
             },
         ),
         (TurnFinished("t1", "Done."), {"event": "turn_finished", "text": "Done.", "cancelled": False}),

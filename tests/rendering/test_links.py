@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.links import addresses, misleads, safe_target
+from bot.rendering.links import addresses, misleads, open_label, safe_target
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,17 @@ def test_addresses_end_before_the_punctuation_behind_them(text: str, found: list
 @given(st.text(max_size=200))
 def test_what_is_found_is_safe(text: str) -> None:
     assert all(safe_target(text[start:end]) for start, end in addresses(text))
+
+
+@pytest.mark.parametrize(
+    ("url", "label"),
+    [
+        ("https://pay.example.com:8443/c?x=1", "Open pay.example.com"),
+        ("https://github.com.signin.account.security.evil.example/", "Open the page"),
+        ("https://xn--pypal-4ve.example/", "Open the page"),
+        ("https://pаypal.example/", "Open the page"),  # noqa: RUF001 - that is the point
+        ("https://[bad", "Open the page"),
+    ],
+)
+def test_a_button_names_the_domain_where_it_can_be_read_to_its_end_and_taken_for_no_other(url: str, label: str) -> None:
+    assert open_label(url) == label

@@ -22,6 +22,7 @@ from bot.rendering.offers import (
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 APPROVAL = Blocker("t0", awaits_signature=True)
+QUESTION = Blocker("t0", awaits_answer=True)
 
 
 def queued(ahead: int, blocker: Blocker | None) -> TurnView:
@@ -54,9 +55,10 @@ def test_no_other_call_is_offered_anything(status: StepStatus) -> None:
         (1, APPROVAL, "Waiting behind an approval", (Stop("t0"),)),
         (2, APPROVAL, "Waiting behind an approval and 1 earlier message", (Stop("t0"),)),
         (3, APPROVAL, "Waiting behind an approval and 2 earlier messages", (Stop("t0"),)),
+        (1, QUESTION, "Waiting behind a question of a server", (Stop("t0"),)),
     ],
 )
-def test_a_queued_message_says_what_it_waits_for_and_offers_to_stop_what_waits_for_a_signature(
+def test_a_queued_message_says_what_it_waits_for_and_offers_to_stop_what_waits_for_people(
     ahead: int, blocker: Blocker | None, words: str, offered: tuple[Stop, ...]
 ) -> None:
     view = queued(ahead, blocker)

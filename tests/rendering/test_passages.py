@@ -17,13 +17,14 @@ from bot.rendering.passages import (
     Busy,
     Called,
     Failure,
+    Inquired,
     Passage,
     Remark,
     Returned,
     Said,
     passages,
 )
-from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+from tests.rendering.turns import a_form, a_reply, a_step, a_view, an_approval
 
 
 def only(view: TurnView) -> Passage:
@@ -34,12 +35,17 @@ def only(view: TurnView) -> Passage:
 
 def outline(view: TurnView) -> list[object]:
     """Passages as what they are made of, questions as the steps they are about."""
-    return [
-        [type(entry).__name__ for entry in part.entries]
-        if isinstance(part, Passage)
-        else [step.n for step in part.calls]
-        for part in passages(view)
-    ]
+    return [_outlined(part) for part in passages(view)]
+
+
+def _outlined(part: Passage | Asking | Inquired) -> object:
+    match part:
+        case Passage():
+            return [type(entry).__name__ for entry in part.entries]
+        case Asking():
+            return [step.n for step in part.calls]
+        case Inquired():
+            return f"{part.number} asks {', '.join(each.id for each in part.elicitations)}"
 
 
 def test_a_turn_without_questions_is_one_passage() -> None:
@@ -64,6 +70,32 @@ def test_a_question_comes_behind_the_calls_of_its_reply_and_before_what_follows(
     assert isinstance(asking, Asking)
     assert (asking.number, asking.reason) == (2, "Shall I file it?")
     assert [part.number for part in (first, last)] == [0, 1]
+
+
+def test_what_a_server_asks_back_stands_behind_the_passage_of_its_call_and_before_what_follows() -> None:
+    asked = a_step(StepStatus.ASKING, 1, elicitations=(a_form("e1"), a_form("e2")))
+    waiting = a_view(a_reply(0, "I look."), asked)
+    assert outline(waiting) == [["Said", "Called"], "1 asks e1, e2"]
+    gone_on = a_view(
+        a_reply(0, "I look."), replace(asked, status=StepStatus.DONE), a_reply(2, "Done."), streaming="And"
+    )
+    assert outline(gone_on) == [["Said", "Called"], "1 asks e1, e2", ["Said", "Said"]]
+
+
+def test_what_a_signed_call_asks_back_stands_behind_its_card_and_moves_no_other() -> None:
+    view = a_view(
+        a_reply(0, ""),
+        a_step(StepStatus.ASKING, 1, approval=an_approval(), elicitations=(a_form("e1"),)),
+        a_step(StepStatus.AWAITING, 2, approval=an_approval()),
+        a_step(StepStatus.STARTED, 3, elicitations=(a_form("e2"),)),
+    )
+    assert outline(view) == [["Called", "Called", "Called"], [1, 2], "1 asks e1", "3 asks e2"]
+
+
+def test_what_a_call_run_by_hand_asks_back_stands_before_what_it_returns() -> None:
+    view = a_view(a_step(StepStatus.DONE, 0, result="ok", elicitations=(a_form("e1"),)))
+    by_hand = replace(view.turn, question=replace(view.turn.question, call=ToolCall("c", "notes__add_note", {})))
+    assert outline(replace(view, turn=by_hand)) == [["Called"], "0 asks e1", ["Returned"]]
 
 
 def test_questions_of_two_replies_stay_apart_even_if_nothing_is_said() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.elicitations import Elicitation, FormAsk, LinkAsk, ServerQuestion
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Question, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
@@ -26,6 +27,21 @@ def a_step(status: StepStatus, n: int = 0, **changes: Any) -> ToolStep:
 
 def an_approval(**changes: Any) -> Approval:
     return replace(Approval("apr-12345678", 1, "f1", ANA, expires_in=1800.0), **changes)
+
+
+def a_form(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
+    """A server asks for a form; `properties` may be given plainly."""
+    properties = changes.pop("properties", {"title": {"type": "string", "title": "Title"}})
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    question = ServerQuestion("k", changes.pop("message", "What is it called?"), FormAsk(schema))
+    return replace(Elicitation(elicitation_id, question, round=1, expires_in=1800.0), **changes)
+
+
+def a_link(elicitation_id: str = "eli-12345678", **changes: Any) -> Elicitation:
+    """A server wants a page visited; `url` may be given plainly."""
+    url = changes.pop("url", "https://jira.example.com/consent?id=7")
+    question = ServerQuestion("k", changes.pop("message", "Please say that we may."), LinkAsk(url))
+    return replace(Elicitation(elicitation_id, question, round=1, expires_in=1800.0), **changes)
 
 
 def a_reply(n: int, text: str, *calls: ToolCall) -> ModelStep:

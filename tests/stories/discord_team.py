@@ -75,10 +75,15 @@ class DiscordTeam(Team):
         await self.discord.press(person, message, name, hidden=old is not None)
 
     def screen(self, message: Message) -> Any:
-        return [(each.get("label", ""), each["custom_id"]) for each in _buttons(message)]
+        return [(each.get("label", ""), each.get("custom_id", "")) for each in _buttons(message)]
 
     async def fill_in(self, person: User, fields: Mapping[str, str]) -> None:
         await self.discord.submit(person, fields)
+
+    async def fill_in_again(self, person: User, fields: Mapping[str, str]) -> None:
+        again = await self.sees(person, "Correct it")
+        await self.press(person, again, "Correct it")
+        await self.fill_in(person, fields)
 
     async def rate(self, person: User, message: Message, *, good: bool) -> None:
         wanted = "👍" if good else "👎"
@@ -116,10 +121,12 @@ class DiscordTeam(Team):
         return [(each.name, each.content) for message in self.messages(talk) for each in message.files]
 
     def told(self, person: User) -> list[str]:
-        here = [
-            each for place in self._places() for each in self.discord.posted(place) if each.ephemeral_to == person.id
-        ]
+        here = self.alone(person)
         return [_all_text(each) for each in (*here, *self.discord.posted(self.discord.dm(person)))]
+
+    def alone(self, person: User) -> list[Message]:
+        posted = [each for place in self._places() for each in self.discord.posted(place)]
+        return [each for each in posted if each.ephemeral_to == person.id]
 
     def opened(self, person: User) -> str:
         last = [each for each in self.discord.interactions if each.user is person][-1:]
@@ -129,6 +136,9 @@ class DiscordTeam(Team):
         return set().union(
             *(self.discord.called(each) for place in self._places() for each in self.discord.posted(place))
         )
+
+    def called(self, message: Message) -> set[str]:
+        return self.discord.called(message)
 
     def fetched(self) -> set[str]:
         places = (*self._places(), self.discord.dm(self.priya))

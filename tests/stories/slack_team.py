@@ -119,6 +119,9 @@ class SlackTeam(Team):
             told += self.slack.posted(self.slack.dm(person))
         return [each.text for each in told]
 
+    def alone(self, person: User) -> list[Message]:
+        return [each for each in self.slack.posted(self.channel) if each.ephemeral_to == person.id]
+
     def opened(self, person: User) -> str:
         return "\n".join(_said(each.drawn["blocks"]) for each in self.slack.modals(person))
 
@@ -126,6 +129,9 @@ class SlackTeam(Team):
         posted = self.slack.posted(self.channel)
         written = {mark for each in posted for mark in ("<!", "<@") if mark in each.text}
         return written | {kind for kind in ("broadcast", "user", "usergroup") if f"'type': '{kind}'" in _blocks(posted)}
+
+    def called(self, message: Message) -> set[str]:
+        return self.slack.called(message)
 
     def fetched(self) -> set[str]:
         places = (self.channel, self.slack.dm(self.priya))

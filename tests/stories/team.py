@@ -25,7 +25,7 @@ from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook
-from bot.ports import CallContext, Commands, Listener, Surface
+from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.storage import schema
 from bot.storage.address import PostgresServer
 from bot.storage.doorbell import listen
@@ -77,6 +77,8 @@ class Team(ABC):
     sam: Any
     model: ScriptedModel = field(default_factory=ScriptedModel)
     toolbox: FakeToolbox = field(default_factory=FakeToolbox)
+    servers: Toolbox | None = None
+    """Real servers, instead of those functions."""
     allowed: set[str] = field(default_factory=set)
     signatories: Signatories = Signatories()
     rules: tuple[Rule, ...] = ()
@@ -97,7 +99,7 @@ class Team(ABC):
             engine = Engine(
                 log,
                 self.model,
-                self.toolbox,
+                self.servers or self.toolbox,
                 [surface] if drawing else [],
                 rules=RuleBook(self._policies(), self.signatories),
                 approval_seconds=self.approval_seconds,
@@ -192,6 +194,10 @@ class Team(ABC):
     async def fill_in(self, person: Any, fields: Mapping[str, str]) -> None:
         """Fill in the form that somebody has open, and send it."""
 
+    async def fill_in_again(self, person: Any, fields: Mapping[str, str]) -> None:
+        """Correct a form that did not fit, where it stands."""
+        await self.fill_in(person, fields)
+
     @abstractmethod
     async def rate(self, person: Any, message: Any, *, good: bool) -> None:
         """Say what somebody thinks of an answer."""
@@ -235,12 +241,20 @@ class Team(ABC):
         """What only this person was told."""
 
     @abstractmethod
+    def alone(self, person: Any) -> list[Any]:
+        """The messages of the bot in the channel that only this person sees, oldest first."""
+
+    @abstractmethod
     def opened(self, person: Any) -> str:
         """What the button that this person has pressed last shows to them alone."""
 
     @abstractmethod
     def notified(self) -> set[str]:
         """Everybody whom something of the bot's has notified or could have, in the platform's own words."""
+
+    @abstractmethod
+    def called(self, message: Any) -> set[str]:
+        """The ids of those whom a message notifies."""
 
     @abstractmethod
     def fetched(self) -> set[str]:
@@ -312,6 +326,15 @@ class Team(ABC):
     async def hears(self, person: Any, text: str, seconds: float = PATIENCE) -> None:
         """Wait until this person alone is told something."""
         await self.until(lambda: any(text in each for each in self.told(person)), seconds)
+
+    async def sees(self, person: Any, label: str, seconds: float = PATIENCE) -> Any:
+        """Wait until this person alone sees a button whose label begins so; the last message with one."""
+
+        def found() -> list[Any]:
+            return [each for each in self.alone(person) if any(name.startswith(label) for name in self.buttons(each))]
+
+        await self.until(found, seconds)
+        return found()[-1]
 
     async def card(self, talk: Talk) -> Any:
         """Wait until there is a card to sign; its message."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.postgres import Server
 from tests.stories.test_signatures import card
 from tests.stories.workplace import Workplace

@@ -13,7 +13,7 @@ import pytest
 from bot.platforms.discord.permissions import PERMISSIONS, invite_link
 from tests.fakes.discord.permissions import NOTHING
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
-from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.postgres import Server
 from tests.stories.discord_program import a_company
 from tests.stories.program import a_bot

@@ -16,7 +16,7 @@ import pytest
 from bot.domain.commands import Who
 from tests.commands.servers import Office
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
 from tests.stories.test_signatures import KEYS
@@ -91,7 +91,7 @@ EDITING = (
     Fill("Header", holds="Authorization"),
     *keep("User name", "Secret reference", "Other headers", "System instruction", "Response instruction"),
     Fill("Context tool"),
-    Fill("Seconds to connect", holds="30"),
+    Fill("Seconds to connect"),
     Fill("Seconds a call may take", f"{EMPTY}20", holds="30"),
 )
 PROFILING = (
@@ -126,7 +126,7 @@ MIDDLE = (
         audit=("changed server",),
     ),
     typed(f"/mcp edit ticket-desk --title {TOKEN}", "That looks like a token. It was not saved."),
-    typed("/mcp edit ticket-desk --url nowhere --auth magic", "--auth is one of none, header, basic, api_key."),
+    typed("/mcp edit ticket-desk --url nowhere --auth magic", "--auth is one of none, header, basic, api_key, oauth, client_credentials."),
     typed(
         "/mcp edit ticket-desk --url nowhere --tool-timeout never",
         "Nothing was changed.",

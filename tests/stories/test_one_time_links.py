@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.stories.slack_program import a_company
 
 PUBLIC = "https://bot.example.com"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.fakes.mcp_http import FakeEndpoint, result
-from tests.fakes.mcp_http import tool as listed
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import tool as listed
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.postgres import Server
 from tests.stories.test_signatures import card

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.stories.slack_program import a_company
 from tests.stories.workplace import KEY
 

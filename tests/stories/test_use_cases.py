@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.fakes.jma import FakeJma
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.fakes.mcp_cases.api_explorer import api_explorer
-from tests.fakes.mcp_cases.database import database
-from tests.fakes.mcp_cases.orders import shop
-from tests.fakes.mcp_cases.tracker import tracker
-from tests.fakes.mcp_cases.workflows import KEY_HEADER, workflows
+from tests.fakes.mcp.cases.api_explorer import api_explorer
+from tests.fakes.mcp.cases.database import database
+from tests.fakes.mcp.cases.orders import shop
+from tests.fakes.mcp.cases.tracker import tracker
+from tests.fakes.mcp.cases.workflows import KEY_HEADER, workflows
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.test_signatures import card
 from tests.stories.workplace import PROJECT, Workplace
@@ -20,7 +20,7 @@ from tests.stories.workplace import PROJECT, Workplace
 KEY = "n8n-5d1e70c2aa3b49f0"
 PASSWORD = "correct-horse-battery"
 TOKEN = "trk-90be17d5c2ff4a61"
-FILES = PROJECT / "tests/fakes/mcp_cases/files.py"
+FILES = PROJECT / "tests/fakes/mcp/cases/files.py"
 CTRL_D = "\x04"
 
 

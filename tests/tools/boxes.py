@@ -21,7 +21,7 @@ from bot.tools.breaker import Tripping
 from bot.tools.pacing import Pacing
 from bot.tools.toolbox import McpToolbox
 
-FAKES = Path(__file__).parent.parent / "fakes"
+FAKES = Path(__file__).parent.parent / "fakes" / "mcp"
 ANA = Author("console", "ana", "Ana")
 PATIENT = Tripping(failures=1_000, losses=1_000)
 """A breaker that stays closed."""
@@ -32,6 +32,7 @@ FAST = Pacing(
     quick_pause=0.02,
     nudge_after=0.02,
     settle=0.02,
+    apart=0.02,
     crowding=0.1,
     tripping=PATIENT,
 )
@@ -40,13 +41,13 @@ LIMIT = 15.0
 
 def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
     """The real server as a child process."""
-    transport = StdioTransport("python", (str(FAKES / "mcp_server.py"), "stdio", *options), env or {})
+    transport = StdioTransport("python", (str(FAKES / "server.py"), "stdio", *options), env or {})
     return ServerConfig(name, transport, **fields)
 
 
 def raw(name: str = "s", *, env: dict[str, str] | None = None, script: dict[str, Any], **fields: Any) -> ServerConfig:
     """The scripted server as a child process."""
-    arguments = ("-S", "-E", str(FAKES / "mcp_raw.py"), json.dumps(script))
+    arguments = ("-S", "-E", str(FAKES / "raw.py"), json.dumps(script))
     return ServerConfig(name, StdioTransport("python", arguments, env or {}), **fields)
 
 
@@ -59,7 +60,7 @@ def remote(name: str, url: str, headers: dict[str, str] | None = None, **fields:
 def http_server(env: dict[str, str] | None = None, *, transport: str = "http") -> Iterator[tuple[str, Popen[str]]]:
     """The real server over HTTP, or over `sse`: its address and its process."""
     with Popen(
-        [sys.executable, str(FAKES / "mcp_server.py"), transport], stdout=PIPE, stderr=DEVNULL, text=True, env=env
+        [sys.executable, str(FAKES / "server.py"), transport], stdout=PIPE, stderr=DEVNULL, text=True, env=env
     ) as process:
         try:
             assert process.stdout is not None

@@ -22,8 +22,8 @@ from bot.domain.servers import (
 from bot.tools.approach import Approach
 from bot.tools.attempts import Attempt
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, FakeEndpoint, error, result
-from tests.fakes.mcp_sse import FakeEventStream
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result
+from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.tools.boxes import call, named, raw, started, text, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
@@ -132,7 +132,8 @@ async def test_a_server_that_dies_of_the_question_for_its_protocol_does_so_once(
 async def test_a_server_that_is_silent_about_its_protocol_is_not_waited_for_again(tmp_path: Path) -> None:
     record = tmp_path / "record"
     config = raw(script={"era": "legacy", "probe": "silence", "record": str(record)})
-    known = ServerCapabilities(handshake=Approach(config, None).met("2025-11-25"))
+    handshake = Approach(config, None).met("2025-11-25", "0.9")
+    known = ServerCapabilities(server_version="0.9", handshake=handshake)
     async with started(remembered(config, known)) as box:
         await met(box)
     assert '"initialize"' in record.read_text()
@@ -200,3 +201,37 @@ def test_a_server_of_the_newest_protocol_is_always_asked() -> None:
     approach = Approach(raw(script={}), None)
     assert approach.met("2026-07-28") is None
     assert approach.mode == "auto"
+
+
+def test_what_was_found_counts_as_long_as_the_server_is_of_the_same_version() -> None:
+    approach = Approach(raw(script={}), None)
+    known = approach.met("2025-11-25", "1.0")
+    assert approach.met("2025-11-25", "1.0") == known
+    again = Approach(raw(script={}), known, version="1.0")
+    assert again.mode == "legacy"
+    assert again.met("2025-11-25", "2.0") is None
+    assert again.mode == "auto"
+    assert again.met("2025-11-25", "2.0") is not None
+    assert again.mode == "legacy"
+
+
+async def test_a_server_that_has_become_another_version_is_asked_for_its_protocol_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    record = tmp_path / "record"
+    config = raw(script={"era": "legacy", "record": str(record)})
+    handshake = Approach(config, None).met("2025-11-25")
+    known = ServerCapabilities(server_version="0.1", handshake=handshake)
+    for asked in (0, 1, 1):
+        async with started(remembered(config, known)) as box:
+            known = await met(box)
+        assert record.read_text().count('"server/discover"') == asked
+
+
+def test_a_server_that_lets_the_time_pass_is_not_asked_in_every_second_try() -> None:
+    approach = Approach(raw(script={}), None)
+    modes = [approach.mode]
+    for _ in range(3):
+        assert approach.failed(None, NOTHING, hung_up=False) is False
+        modes.append(approach.mode)
+    assert modes == ["auto", "legacy", "auto", "legacy"]

@@ -12,6 +12,7 @@ from bot.domain.servers import (
     Authentication,
     AuthenticationKind,
     HttpTransport,
+    OAuthTerms,
     ServerConfig,
     ServerRecord,
     StdioTransport,
@@ -24,6 +25,7 @@ STORED = SecretReference(SecretSource.STORED)
 REMOTE = ServerConfig("s", HttpTransport("https://example.org/mcp", {"X-Plain": "yes"}), id="u1")
 NONE, HEADER = AuthenticationKind.NONE, AuthenticationKind.HEADER
 BASIC, API_KEY = AuthenticationKind.BASIC, AuthenticationKind.API_KEY
+OAUTH, CREDENTIALS = AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS
 
 
 def headers(authentication: Authentication, values: Mapping[str, str]) -> dict[str, str]:
@@ -64,6 +66,31 @@ def test_a_process_gets_its_secrets_in_its_environment() -> None:
     assert ready(record(config, Authentication(), values), values).transport == StdioTransport(
         "x", env={"A": "1", "TOKEN": "my-secret"}
     )
+
+
+def test_a_sign_in_by_oauth_has_its_terms_and_no_header() -> None:
+    by_hand = Authentication(OAUTH, client_id="bot", scope="read")
+    config = ready(record(REMOTE, by_hand, {"auth": "my-secret"}), {"auth": "my-secret"})
+    assert config.transport == REMOTE.transport
+    assert config.sign_in == OAuthTerms(OAUTH, "bot", "my-secret", "read")
+    assert "my-secret" not in repr(config)
+    assert "my-secret" in secrets_of(config)
+    assert ready(record(REMOTE, Authentication(OAUTH), {}), {}).sign_in == OAuthTerms()
+
+
+@pytest.mark.parametrize(
+    ("authentication", "values", "why"),
+    [
+        (Authentication(CREDENTIALS, client_id="bot"), {}, "no client id and secret"),
+        (Authentication(CREDENTIALS), {"auth": "my-secret"}, "no client id and secret"),
+        (Authentication(OAUTH), {"header:authorization": "Bearer x"}, "a header Authorization of its own"),
+    ],
+)
+def test_a_sign_in_by_oauth_that_cannot_work_is_told(
+    authentication: Authentication, values: Mapping[str, str], why: str
+) -> None:
+    with pytest.raises(Unusable, match=why):
+        ready(record(REMOTE, authentication, values), values)
 
 
 @pytest.mark.parametrize("kind", [HEADER, BASIC, API_KEY])

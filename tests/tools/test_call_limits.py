@@ -10,7 +10,7 @@ import pytest
 
 from bot.domain.tools import OutcomeUnknown, Returned, ToolOutcome
 from bot.ports import CallContext
-from tests.fakes.mcp_http import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
 from tests.tools.boxes import ANA, FAST, call, call_with, named, raw, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}

@@ -211,18 +211,11 @@ async def test_content_that_nobody_knows_does_not_lose_the_result(tmp_path: Path
         assert text(await call(named(box, "bare"), box)) == ""
 
 
-async def test_a_question_back_is_an_answer_that_says_it_cannot_be_answered(tmp_path: Path) -> None:
+async def test_a_server_that_only_wants_the_call_again_is_not_given_it_for_ever(tmp_path: Path) -> None:
     config, _ = scripted(tmp_path, t={"result": {"resultType": "input_required", "requestState": "x"}})
     async with started(config) as box:
         await box.offer()
-        assert "asks a question back" in error_text(await call(named(box, "t"), box))
-
-
-async def test_a_result_that_makes_no_sense_leaves_the_outcome_unknown(tmp_path: Path) -> None:
-    config, _ = scripted(tmp_path, t={"result": {"resultType": 5}})
-    async with started(config) as box:
-        await box.offer()
-        assert "could not be read" in unknown(await call(named(box, "t"), box))
+        assert "the same call again and again" in error_text(await call(named(box, "t"), box))
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

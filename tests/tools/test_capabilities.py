@@ -21,7 +21,7 @@ from bot.domain.capabilities import (
 from bot.domain.servers import ServerEntry, ServerState, ServerStatus, Synced, SyncStatus
 from bot.errors import ServerTrouble
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, Reaction, Silence, error, result, tool
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result, tool
 from tests.tools.boxes import call, named, raw, real, remote, started, text, tools_of, until
 
 ALL: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerEntry, Standing, StdioTransport
+from bot.domain.servers import (
+    AuthenticationKind,
+    HttpKind,
+    HttpTransport,
+    OAuthTerms,
+    ServerConfig,
+    ServerEntry,
+    Standing,
+    StdioTransport,
+)
 from bot.errors import SettingsError
 from bot.tools.config_file import ServersFile, read_servers
 
@@ -228,3 +237,44 @@ def test_a_file_in_another_encoding_or_a_folder_is_an_error(tmp_path: Path) -> N
 
 def test_an_empty_object_means_no_servers(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff{}") == ServersFile()
+
+
+def test_a_server_may_be_signed_in_to_by_oauth(tmp_path: Path) -> None:
+    plain = {"url": "https://a.example/mcp", "auth": {"type": "oauth"}}
+    full = {
+        "url": "https://b.example/mcp",
+        "auth": {
+            "type": "client-credentials",
+            "client_id": "bot",
+            "client_secret": "${DESK_SECRET}",
+            "scope": "read write",
+        },
+    }
+    file = read(tmp_path, {"a": plain, "b": full}, DESK_SECRET="hunter2-of-the-desk")
+    assert [entry.config.sign_in for entry in file.entries] == [
+        OAuthTerms(),
+        OAuthTerms(AuthenticationKind.CLIENT_CREDENTIALS, "bot", "hunter2-of-the-desk", "read write"),
+    ]
+    assert file.entries[1].secrets == frozenset({"hunter2-of-the-desk"})
+    assert "hunter2" not in repr(file.entries[1].config)
+
+
+@pytest.mark.parametrize(
+    ("auth", "more", "said"),
+    [
+        ({"type": "magic"}, {}, "neither oauth nor client_credentials"),
+        ({"client_id": "bot"}, {}, "neither oauth nor client_credentials"),
+        ({"type": "oauth", "secret": "x"}, {}, "'auth' has no 'secret'"),
+        ({"type": "client_credentials", "client_id": "bot"}, {}, "lacks a client_id or a client_secret"),
+        ({"type": "oauth", "client_secret": "x"}, {}, "a client_secret and no client_id"),
+        ({"type": "oauth"}, {"headers": {"authorization": "Bearer x"}}, "both 'auth' and a header Authorization"),
+        ("oauth", {}, "'auth' has the wrong type"),
+    ],
+)
+def test_what_cannot_be_a_sign_in_by_oauth_says_why(tmp_path: Path, auth: Any, more: dict[str, Any], said: str) -> None:
+    assert said in only_problem(read(tmp_path, {"a": {"url": "https://a.example/mcp", "auth": auth, **more}}))
+
+
+def test_nobody_signs_in_to_a_program(tmp_path: Path) -> None:
+    entry = {"command": "python", "auth": {"type": "oauth"}}
+    assert "is a program, which nobody signs in to" in only_problem(read(tmp_path, {"a": entry}))

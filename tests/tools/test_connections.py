@@ -126,7 +126,7 @@ async def test_a_server_that_was_not_there_is_found_when_it_comes(tmp_path: Path
     async with started(ServerConfig("s", StdioTransport(str(command)))) as box:
         assert (await box.offer()).tools == ()
         draft = tmp_path / "draft"
-        draft.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E {FAKES / 'mcp_raw.py'} '{json.dumps(PID)}'\n")
+        draft.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E {FAKES / 'raw.py'} '{json.dumps(PID)}'\n")
         draft.chmod(0o700)
         draft.rename(command)
         await until(lambda: status(box) is ServerStatus.CONNECTED)
@@ -248,12 +248,6 @@ async def test_tools_that_change_are_fetched_again_in_the_new_protocol() -> None
 
 
 # listings
-
-
-async def test_a_stray_line_of_output_does_no_harm() -> None:
-    async with started(raw(script={**PID, "junk": True})) as box:
-        await box.offer()
-        assert int(text(await call(named(box, "pid"), box))) > 0
 
 
 async def test_all_pages_are_read_and_a_cursor_that_comes_again_is_the_end() -> None:

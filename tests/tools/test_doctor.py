@@ -26,10 +26,12 @@ from bot.domain.servers import (
     Synced,
     SyncStatus,
 )
+from bot.domain.tools import Tool
 from bot.tools.addresses import Allowances
-from tests.fakes.mcp_certificates import self_signed
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Silence, error, result, tool
-from tests.fakes.mcp_sse import FakeEventStream
+from bot.tools.redaction import Redaction
+from tests.fakes.mcp.certificates import self_signed
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
+from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.tools.boxes import LIMIT, alive, call, http_server, named, raw, real, remote, started, text, until
 
 WAY = ["address", "DNS", "TCP", "TLS", "HTTP", "authentication", "MCP", "tools"]
@@ -211,7 +213,7 @@ async def test_the_real_server_passes_every_look() -> None:
     with http_server() as (url, _):
         checks = await verified(ServerConfig("s", HttpTransport(url), id="u1"), allowances=LOOPBACK)
     assert [check.name for check in checks if check.finding in (Finding.BROKEN, Finding.DOUBTFUL)] == [], checks
-    assert "11 tools" in found(checks, "tools").detail
+    assert "12 tools" in found(checks, "tools").detail
 
 
 async def test_a_redirect_is_named_without_what_may_be_secret_in_it() -> None:
@@ -435,3 +437,23 @@ async def test_what_was_asked_long_ago_or_in_vain_is_told() -> None:
             check = found(await all_of(box.examine("file:s")), "sync")
         assert check.finding is Finding.DOUBTFUL
         assert check.fix.startswith(fix)
+
+
+async def test_tools_that_services_of_models_have_refused_are_named_with_the_reason() -> None:
+    def refused(tool: Tool) -> dict[str, str]:
+        reason = {"": "The schema of s__t\u202e holds hunter2-the-secret.", "openai:small": "Too deep."}
+        return reason if tool.original_name == "t" else {}
+
+    redact = Redaction()
+    redact.learn(["hunter2-the-secret"])
+    script = {"listings": [[{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]}]]}
+    async with started(raw(script=script), refused=refused, redact=redact) as box:
+        await box.offer()
+        [check] = [check async for check in box.examine("file:s") if check.name == "models"]
+    assert check.finding is Finding.DOUBTFUL
+    assert "s__t by the model: The schema of s__t" in check.detail
+    assert "s__t by openai:small: Too deep." in check.detail
+    assert "s__u" not in check.detail
+    assert "hunter2" not in check.detail
+    assert check.detail.isprintable()
+    assert check.fix

@@ -10,8 +10,8 @@ import pytest
 
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, HangUp, Message, Reaction, Silence, error, result
-from tests.fakes.mcp_sse import FakeEventStream
+from tests.fakes.mcp.endpoint import Answer, HangUp, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.tools.boxes import call, error_text, http_server, named, started, text, tools_of, unknown, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}

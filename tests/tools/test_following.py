@@ -30,8 +30,8 @@ from bot.errors import NotFound, ServerTrouble
 from bot.tools.addresses import Allowances
 from bot.tools.redaction import Redaction
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_certificates import self_signed
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, Reaction, Silence, result
+from tests.fakes.mcp.certificates import self_signed
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
 from tests.tools.boxes import FAST, alive, call, entries, named, raw, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}

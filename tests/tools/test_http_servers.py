@@ -10,7 +10,7 @@ import pytest
 
 from bot.domain.servers import ServerStatus
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
 from tests.tools.boxes import FAST, call, error_text, http_server, named, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
@@ -71,24 +71,6 @@ async def test_headers_are_sent_and_never_shown(caplog: pytest.LogCaptureFixture
     assert "***" in said
     assert "***" in absent
     assert "top-secret-1" not in said + absent + caplog.text
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (500, "Error calling MCP server: MCP server request failed: 500 Internal Server Error"),
-        (401, "MCP server request failed: 401 Unauthorized. Fix: check the headers of server s."),
-        (429, "MCP server request failed: 429 Too Many Requests"),
-    ],
-)
-async def test_a_call_that_is_refused_says_the_status(code: int, said: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = Answer(code, b"no", {"content-type": "text/plain"})
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            assert said in error_text(await call(named(box, "t"), box))
-            assert status(box) is ServerStatus.CONNECTED
 
 
 async def test_an_error_of_the_server_counts_more_than_its_status() -> None:

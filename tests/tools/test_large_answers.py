@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.tools.lines import LARGEST_ANSWER
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, tool
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
 from tests.tools.boxes import call, named, raw, remote, started, text, unknown
 
 MEGABYTE = 1024 * 1024
@@ -34,16 +34,6 @@ async def test_a_processs_answer_beyond_the_limit_costs_that_call_alone(place: s
         before = text(await call(named(box, "pid"), box))
         assert "more than 8 MB" in unknown(await call(named(box, "big"), box))
         assert text(await call(named(box, "pid"), box)) == before
-
-
-async def test_a_process_that_says_too_much_to_nobody_is_hung_up_on_and_started_anew() -> None:
-    script = scripted(big={"characters": LARGEST_ANSWER, "id": "nowhere"})
-    async with started(raw(script=script)) as box:
-        await box.offer()
-        before = text(await call(named(box, "pid"), box))
-        assert "lost before it answered" in unknown(await call(named(box, "big"), box))
-        await box.offer()
-        assert text(await call(named(box, "pid"), box)) != before
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -18,7 +18,7 @@ from bot.tools.addresses import Allowances, resolved
 from bot.tools.http_client import Guarded, http_client
 from bot.tools.lines import LARGEST_ANSWER
 from bot.tools.redaction import Redaction, secrets_of
-from tests.fakes.mcp_http import Answer, FakeEndpoint, Message, result, tool
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
 from tests.tools.boxes import call, named, remote, started, unknown, until
 
 _MEGABYTE = 1024 * 1024
@@ -27,24 +27,6 @@ _MEGABYTE = 1024 * 1024
 def status_and_problem(box: Any) -> tuple[ServerStatus, str]:
     (state,) = box.servers()
     return state.status, state.problem
-
-
-async def test_an_answer_that_does_not_end_costs_that_call_alone() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t", "u")
-
-        def flood(message: Message) -> Answer:
-            if message["params"]["name"] == "u":
-                return result(message, {"content": [{"type": "text", "text": "ok"}]})
-            return result(message, {"content": [{"type": "text", "text": "x" * (LARGEST_ANSWER + 1)}]})
-
-        endpoint.on["tools/call"] = flood
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            said = unknown(await call(named(box, "t"), box))
-            assert "more than 8 MB" in said
-            assert status_and_problem(box)[0] is ServerStatus.CONNECTED
-            assert not (await call(named(box, "u"), box)).result.is_error  # type: ignore[union-attr]
 
 
 async def test_an_answer_that_is_small_only_on_the_way_is_not_unpacked() -> None:

@@ -17,7 +17,7 @@ from bot.domain.tools import Tool
 from bot.tools.pinning import Pinning
 from bot.tools.places import place_of
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import FakeEndpoint
+from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.tools.boxes import call, named, raw, remote, started, text, tools_of, unsent, until
 
 SECRET = "pa55word-of-the-desk"

@@ -14,7 +14,7 @@ from bot.domain.policies import Rule
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus
 from bot.engine.matching import Case, Fit, fit
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
 from tests.tools.boxes import call, error_text, started, text, tools_of, unknown, unsent, until
 
 FIX = " Fix: check the url of server weather, and that its transport is the right one."

@@ -19,7 +19,7 @@ from bot.domain.servers import ConnectPolicy, ServerEntry, ServerStatus, Synced,
 from bot.domain.tools import Tool
 from bot.tools.breaker import Tripping
 from bot.tools.toolbox import McpToolbox
-from tests.fakes.mcp_http import Answer, FakeEndpoint, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.tools.boxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until
 
 KNOWN = Synced(SyncStatus.SYNCED, ServerCapabilities((Tool("s__t", "s", "t"),)), at=1000.0)

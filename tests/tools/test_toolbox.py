@@ -118,7 +118,7 @@ async def test_the_state_of_a_server_tells_versions_and_since_when() -> None:
         await box.offer()
         [state] = box.servers()
     assert (state.protocol, state.server_version, state.problem) == ("2026-07-28", "1.2.3", "")
-    assert state.tool_count == 11
+    assert state.tool_count == 12
     assert state.connected_at is not None
 
 

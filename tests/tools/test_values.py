@@ -176,6 +176,15 @@ def test_no_text_shows_a_secret_after_redaction(secret: str, around: str) -> Non
     assert secret.strip() not in Redaction([secret])(f"{around}{secret}{around}")
 
 
+def test_secrets_that_come_and_go_are_hidden_for_some_time_and_lasting_ones_for_ever() -> None:
+    redact = Redaction(("lasting-secret",))
+    for number in range(20):
+        redact.learn_passing("jira", (f"token-{number:02}-x",))
+    redact.learn_passing("wiki", ("token-of-wiki",))
+    assert redact("token-19-x token-12-x token-of-wiki lasting-secret") == "*** *** *** ***"
+    assert redact("token-00-x") == "token-00-x"
+
+
 def test_what_every_client_says_of_itself_is_no_secret() -> None:
     transport = HttpTransport("https://example.org", {"Accept": "application/json", "user-agent": "countersign"})
     assert Redaction(secrets_of(ServerConfig("s", transport)))("application/json countersign").count("***") == 0

@@ -29,7 +29,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.ports import LanguageModel, Surface
 from bot.settings import read_settings
 from bot.web.parts import WebParts
-from tests.fakes.mcp_http import FakeEndpoint
+from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, ScriptedModel
 
 ADMIN_TOKEN = "the-operators-own-token-of-the-tests"

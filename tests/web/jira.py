@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.fakes.mcp_http import FakeEndpoint, Message, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, Message, result
 from tests.web.house import Api
 
 SERVERS = "/api/mcp/servers"

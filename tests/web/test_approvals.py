@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.domain.callers import Role
 from bot.domain.conversations import Author, ConversationKey
-from tests.fakes.mcp_http import result
+from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import RecordingSurface, ScriptedModel, ask_for, call, message, say
 from tests.stories.workplace import a_tool
 from tests.stories.workplace import scripted as server_script

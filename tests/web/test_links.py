@@ -35,7 +35,7 @@ from bot.settings import read_settings
 from bot.web.application import application
 from bot.web.links import routes as link_routes
 from bot.web.server import served
-from tests.fakes.mcp_http import FakeEndpoint
+from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface
 from tests.web.house import DEMO
 
@@ -89,7 +89,8 @@ class Desk:
 
     async def add(self, *more: str) -> str:
         """Add a server that signs in; the path behind the link of the reply."""
-        words = " ".join(("mcp add tickets --url", self.endpoint.url, "--auth api_key", *more))
+        signing_in = () if any(each.startswith("--auth") for each in more) else ("--auth api_key",)
+        words = " ".join(("mcp add tickets --url", self.endpoint.url, *signing_in, *more))
         return path_of(await self.ask(words))
 
     async def open(self, path: str, method: str = "GET") -> httpx2.Response:
@@ -508,3 +509,11 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
         answer = await client.get(f"http://127.0.0.1:{port}/secret/{'a' * 43}")
     assert answer.status_code == 503
     assert "db.internal" not in answer.text
+
+
+async def test_a_clients_secret_is_asked_for_as_what_it_is(desk: Desk) -> None:
+    path = await desk.add("--auth client_credentials --client-id bot")
+    page = text_of(await desk.open(path))
+    assert "Secret of the OAuth client bot for tickets" in page
+    assert f"the authorization server of {desk.endpoint.url}" in page
+    assert (await desk.enter(path)).status_code == 200

@@ -12,7 +12,7 @@ import pytest
 
 from bot.domain.approvals import Decision, Verdict
 from bot.domain.callers import Caller, Role
-from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.web.house import Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
 

@@ -15,7 +15,7 @@ import pytest
 from bot.domain.callers import Role
 from bot.domain.completions import Capabilities, Completion, ModelRequest
 from bot.web.events import EventStream, ServerEvent
-from tests.fakes.mcp_http import FakeEndpoint, result
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say, until, words
 from tests.web.house import Api, opened_api, scripted
 from tests.web.streams import PATIENCE, Stream, asked, replies, streamed

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.fakes.mcp_http import Answer, FakeEndpoint
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.web.house import ADMIN_TOKEN, Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
@@ -50,7 +50,7 @@ async def test_a_disconnected_server_stays_so_until_it_is_asked_for(api: Api, ji
     for verb in ("sync", "verify"):
         assert (await api.post(f"{SERVERS}/jira/{verb}")).status_code == 409
     answer = await api.post(f"{SERVERS}/jira/connect")
-    assert answer.json() == {"connected": True, "status": "CONNECTED", "lastError": None}
+    assert answer.json() == {"connected": True, "status": "CONNECTED", "lastError": None, "signInUrl": None}
 
 
 async def test_a_server_that_cannot_be_reached_says_why_in_every_place(api: Api, jira: FakeEndpoint) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.approvals import Approval
+from bot.domain.elicitations import DECLINED, Elicitation
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.terms import Terms
 from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus
@@ -18,6 +19,7 @@ from bot.domain.views import TurnView
 from bot.web.turns.cursors import Cursor
 from bot.web.turns.events import StreamEvent, Teller
 from tests.fakes.parts import ANA
+from tests.rendering.turns import a_form, a_link
 from tests.web.test_following import TURN
 
 PLACE = ("notes", lambda _terms, _conversation: "api-role:approver")
@@ -29,10 +31,12 @@ def view(*steps: Step, status: TurnStatus = TurnStatus.RUNNING, **moment: Any) -
     return TurnView(dataclasses.replace(TURN, status=status), steps, len(steps), **moment)
 
 
-def write(status: StepStatus, approval: Approval | None = None, text: str = "hi") -> ToolStep:
+def write(
+    status: StepStatus, approval: Approval | None = None, text: str = "hi", asked: tuple[Elicitation, ...] = ()
+) -> ToolStep:
     call = ToolCall("c1", "fake__write", {"text": text})
     result = ToolResult("c1", (TextPart("ok"),)) if status is StepStatus.DONE else None
-    return ToolStep(2, call, ToolRef("fake", "write"), status, approval=approval, result=result)
+    return ToolStep(2, call, ToolRef("fake", "write"), status, approval=approval, result=result, elicitations=asked)
 
 
 def teller(cursor: str = "") -> Teller:
@@ -118,7 +122,58 @@ def test_a_place_in_the_queue_is_told_as_it_changes() -> None:
     ]
 
 
+def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
+    tells = teller()
+    first, second, third = (a_form(name) for name in ("e1", "e2", "e3"))
+    done = [dataclasses.replace(each, reply=DECLINED, answered_by="Ana") for each in (first, second, third)]
+    walk = [
+        write(StepStatus.STARTED),
+        write(StepStatus.STARTED, asked=(first,)),
+        write(StepStatus.ASKING, asked=(first, second)),
+        write(StepStatus.ASKING, asked=(first, done[1])),
+        write(StepStatus.ASKING, asked=(done[0], done[1], third)),
+        write(StepStatus.DONE, asked=tuple(done)),
+    ]
+    events = [(each.name, each.data) for now in walk for each in tells.tell(view(REPLY, now))]
+    asked = [
+        (name.removeprefix("elicitation_"), data["elicitationId"])
+        for name, data in events
+        if name.startswith("elicitation_")
+    ]
+    assert asked == [
+        ("required", "e1"),
+        ("required", "e2"),
+        ("settled", "e2"),
+        ("settled", "e1"),
+        ("required", "e3"),
+        ("settled", "e3"),
+    ]
+    calls = [data["waitingForAnswer"] for name, data in events if name == "tool_call_update"]
+    assert calls == [False, True, False]
+
+
+def test_what_was_asked_and_ended_meanwhile_is_not_told() -> None:
+    done = a_form(reply=DECLINED, answered_by="Ana")
+    events = list(teller().tell(view(REPLY, write(StepStatus.DONE, asked=(done,)))))
+    assert not [each for each in events if each.name.startswith("elicitation_")]
+    assert list(teller(str(events[-1].cursor)).tell(view(REPLY, write(StepStatus.DONE, asked=(done,))))) == []
+
+
+def test_an_address_is_for_its_own_reader() -> None:
+    waits = view(REPLY, write(StepStatus.ASKING, asked=(a_link(),)))
+    mine = dataclasses.replace(teller(), reader=waits.turn.author.principal)
+    urls = [
+        each.data["url"]
+        for tells in (mine, teller())
+        for each in tells.tell(waits)
+        if each.name == "elicitation_required"
+    ]
+    assert urls == ["https://jira.example.com/consent?id=7", None]
+
+
 STEPS = (REPLY, write(StepStatus.AWAITING, ASKED))
+FORM = a_form()
+ANSWERED = dataclasses.replace(FORM, reply=DECLINED, answered_by="Ana")
 WALK = [
     view(status=TurnStatus.QUEUED, ahead=1),
     view(),
@@ -128,9 +183,17 @@ WALK = [
     view(*STEPS, status=TurnStatus.WAITING),
     view(REPLY, write(StepStatus.READY, ASKED)),
     view(REPLY, write(StepStatus.STARTED, ASKED)),
-    view(REPLY, write(StepStatus.DONE, ASKED)),
-    view(REPLY, write(StepStatus.DONE, ASKED), streaming="Writ"),
-    view(REPLY, write(StepStatus.DONE, ASKED), ModelStep(3, assistant("Written.")), status=TurnStatus.DONE),
+    view(REPLY, write(StepStatus.ASKING, ASKED, asked=(FORM,))),
+    view(REPLY, write(StepStatus.ASKING, ASKED, asked=(FORM,)), status=TurnStatus.WAITING),
+    view(REPLY, write(StepStatus.STARTED, ASKED, asked=(ANSWERED,))),
+    view(REPLY, write(StepStatus.DONE, ASKED, asked=(ANSWERED,))),
+    view(REPLY, write(StepStatus.DONE, ASKED, asked=(ANSWERED,)), streaming="Writ"),
+    view(
+        REPLY,
+        write(StepStatus.DONE, ASKED, asked=(ANSWERED,)),
+        ModelStep(3, assistant("Written.")),
+        status=TurnStatus.DONE,
+    ),
 ]
 
 
@@ -156,14 +219,15 @@ def test_however_often_a_stream_breaks_off_nothing_is_lost_or_doubled(chance: Ra
     kinds = [each.name for each in got]
     assert (kinds.count("init"), kinds.count("done"), kinds[-1]) == (1, 1, "done")
     assert kinds.count("approval_required") <= 1
+    assert kinds.count("elicitation_required") == kinds.count("elicitation_settled") <= 1
     calls = [each.data["status"] for each in got if each.name == "tool_call_update"]
     assert calls.count("COMPLETED") == 1
     assert got[-1].cursor.is_over
 
 
 @given(
-    state=st.sampled_from(["-", "i", "q3", "r", "w", "d", "f", "e", "x", "z9"]),
-    steps=st.lists(st.sampled_from(["m", "a1", "a7_2", "w1", "s", "d", "z"]), max_size=6),
+    state=st.sampled_from(["-", "i", "q3", "r", "w", "n", "b", "d", "f", "e", "x", "z9"]),
+    steps=st.lists(st.sampled_from(["m", "a1", "a7_2", "w1", "s", "q1_1", "d999999_999999", "d", "z"]), max_size=6),
     length=st.integers(0, 99),
     check=st.integers(0, 2**32 - 1),
 )

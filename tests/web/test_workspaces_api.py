@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.domain.callers import Role
-from tests.fakes.mcp_http import FakeEndpoint
+from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.house import Api, opened_api
 from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
 

@@ -19,10 +19,10 @@ from bot.domain.turns import Receipt
 from bot.errors import CountersignError, NotFound
 from bot.platforms.console import taking_up
 from bot.platforms.console.clerk import Clerk
-from bot.platforms.console.input_lines import input_lines
 from bot.platforms.console.opening import Opening, arrived, exit_code
 from bot.platforms.console.person import Person, fresh_conversation
 from bot.platforms.console.plain_replies import reply_text
+from bot.platforms.console.respondent import InputLines, Respondent
 from bot.platforms.console.slash import (
     COMMANDS,
     CheckCall,
@@ -52,13 +52,22 @@ class Output:
     remarks: TextIO
 
 
+@dataclass(frozen=True, slots=True)
+class Deputies:
+    """Who stands in for a person that can press no key."""
+
+    clerk: Clerk
+    respondent: Respondent
+
+
 class Batch:
     """Asks questions one after the other and waits for each answer to be drawn."""
 
-    def __init__(self, person: Person, watch: Watch, clerk: Clerk, output: Output) -> None:
+    def __init__(self, person: Person, watch: Watch, deputies: Deputies, output: Output) -> None:
         self._person = person
         self._watch = watch
-        self._clerk = clerk
+        self._clerk = deputies.clerk
+        self._respondent = deputies.respondent
         self._output = output
         self._engine: Awaitable[FrontDoor]
         self._commands: Awaitable[Commands]
@@ -82,12 +91,13 @@ class Batch:
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
         """The work's exit code; 130 if a person interrupts it, 1 if it cannot be done or nobody reads it."""
         task = asyncio.ensure_future(work)
-        clerk = asyncio.ensure_future(self._decide_alone())
+        alone = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
         others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._watch.gone.wait()))
         try:
-            await asyncio.wait((task, clerk, *others), return_when=asyncio.FIRST_COMPLETED)
-            if clerk.done():
-                clerk.result()
+            await asyncio.wait((task, *alone, *others), return_when=asyncio.FIRST_COMPLETED)
+            for deputy in alone:
+                if deputy.done():
+                    deputy.result()
             if not task.done():
                 await self._stop()
             if self._watch.gone.is_set():
@@ -99,9 +109,9 @@ class Batch:
         except OSError:
             return self._unread()
         finally:
-            for each in (task, clerk, *others):
+            for each in (task, *alone, *others):
                 each.cancel()
-            await asyncio.gather(task, clerk, *others, return_exceptions=True)
+            await asyncio.gather(task, *alone, *others, return_exceptions=True)
 
     def _unread(self) -> int:
         """The reader of a pipe has gone: an answer that nobody reads is not worth asking for. What is left in the
@@ -119,6 +129,13 @@ class Batch:
             else:
                 # Its person may sit at another terminal at this moment: what the rule leaves open is theirs to say.
                 await self._clerk.by_rule(asked.step, await arrived(self._engine))
+
+    async def _answer_alone(self) -> None:
+        while True:
+            asked = await self._watch.asked_back.get()
+            # What is asked of somebody at another terminal is theirs to answer.
+            if asked.ours or not self._watch.shared:
+                await self._respondent.respond(asked, await arrived(self._engine))
 
     async def _stop(self) -> None:
         """Ask the engine to stop the running turn and wait, within a limit, until that is drawn."""
@@ -205,8 +222,8 @@ class Batch:
 class OneQuestion(Batch):
     """`-m TEXT`: asks once and ends."""
 
-    def __init__(self, text: str, person: Person, watch: Watch, clerk: Clerk, output: Output) -> None:
-        super().__init__(person, watch, clerk, output)
+    def __init__(self, text: str, person: Person, watch: Watch, deputies: Deputies, output: Output) -> None:
+        super().__init__(person, watch, deputies, output)
         self._text = text
 
     async def run(
@@ -223,24 +240,27 @@ class OneQuestion(Batch):
 
 
 class PipedChat(Batch):
-    """Every line of a stream is a message; the next one is sent when the last is answered."""
+    """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered."""
 
-    def __init__(self, stdin: TextIO, person: Person, watch: Watch, clerk: Clerk, output: Output) -> None:
-        super().__init__(person, watch, clerk, output)
-        self._stdin = stdin
+    def __init__(self, lines: InputLines, person: Person, watch: Watch, deputies: Deputies, output: Output) -> None:
+        super().__init__(person, watch, deputies, output)
+        self._lines = lines
 
     async def run(
         self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
     ) -> int:
-        """Answer line after line until the stream ends; the exit code is the worst of all."""
-        return await self._until_interrupted(self._all(engine, commands, opening))
+        """Answer line after line until they end; the exit code is the worst of all."""
+        try:
+            return await self._until_interrupted(self._all(engine, commands, opening))
+        finally:
+            self._lines.close()
 
     async def _all(
         self, engine: Awaitable[FrontDoor], commands: Awaitable[Commands], opening: Awaitable[Opening]
     ) -> int:
         await self._open(engine, commands, opening)
         worst = 0
-        async for line in input_lines(self._stdin):
+        while (line := await self._lines.next()) is not None:
             code = await self._line(line)
             if code is None or self._watch.gone.is_set():
                 break

@@ -62,6 +62,11 @@ class CardKeys:
         self._deciding = False
         self._asking = True
 
+    @property
+    def busy(self) -> bool:
+        """A key is asked for, or what it leads to is under way."""
+        return self._asked is not None
+
     def update(self, view: TurnView, calls: list[ToolStep], *, asking: bool) -> None:
         """Take in a view of which `calls` are for this person to decide. Nothing is asked unless `asking`."""
         self._asking = asking

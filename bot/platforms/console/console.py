@@ -13,11 +13,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TextIO
 
-from bot.platforms.console.batch import OneQuestion, Output, PipedChat
+from bot.platforms.console.batch import Deputies, OneQuestion, Output, PipedChat
 from bot.platforms.console.clerk import ApproveMode, Clerk
+from bot.platforms.console.input_lines import input_lines
 from bot.platforms.console.look import Look
 from bot.platforms.console.opening import Opening
 from bot.platforms.console.person import Person
+from bot.platforms.console.respondent import InputLines, Respondent
 from bot.platforms.console.streams import JsonLines, PlainStream
 from bot.platforms.console.surface import ConsoleSurface, Drawing
 from bot.platforms.console.watch import Watch
@@ -103,7 +105,8 @@ def one_question(
 ) -> Terminal:
     """`-m TEXT`: the answer on standard output, everything else on standard error; `json` for events instead."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
-    listener = OneQuestion(text, person, watch, clerk, _output(streams))
+    deputies = Deputies(clerk, Respondent(person, drawing.notice))
+    listener = OneQuestion(text, person, watch, deputies, _output(streams))
     return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
 
 
@@ -116,9 +119,11 @@ def piped(
     files: Path | None = None,
     shared: bool = False,
 ) -> Terminal:
-    """Every line of standard input is a message."""
+    """Every line of standard input is a message, or an answer to what a server asks back."""
     watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
-    listener = PipedChat(streams.stdin, person, watch, clerk, _output(streams))
+    lines = InputLines(input_lines(streams.stdin))
+    deputies = Deputies(clerk, Respondent(person, drawing.notice, lines))
+    listener = PipedChat(lines, person, watch, deputies, _output(streams))
     return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
 
 

@@ -70,6 +70,7 @@ _END = {
     StepStatus.AWAITING: StepStatus.CANCELLED,
     StepStatus.READY: StepStatus.CANCELLED,
     StepStatus.STARTED: StepStatus.UNKNOWN,
+    StepStatus.ASKING: StepStatus.CANCELLED,
 }
 """What becomes of a call when its turn has ended without it."""
 

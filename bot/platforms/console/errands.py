@@ -58,6 +58,21 @@ class Errands:
             self._page.notice(LEFT)
             return None
 
+    async def converse(self, commands: Commands, words: tuple[str, ...]) -> Reply | None:
+        """Say what a key on a card stands for, and fill in what form comes of it; the last reply, which is not drawn.
+        None if the person has left the form.
+        """
+        asked: Invocation | Submission = self._said(words)
+        before: dict[str, str] = {}
+        try:
+            while isinstance(last := await self._last(commands, asked), Form):
+                before = await self.filling.fill(last, before)
+                asked = self._sent(last, before)
+        except Withdrawn:
+            self._page.notice(LEFT)
+            return None
+        return last
+
     async def _last(self, commands: Commands, asked: Invocation | Submission) -> Reply | Form | None:
         """The last answer; the ones before it say what is going on."""
         self._page.busy = "Working…"

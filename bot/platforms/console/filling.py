@@ -75,8 +75,8 @@ class Filling:
         while True:
             value = (await self._ask(field, field.value)).strip()
             if value and choices:
-                fitting = [each for each in choices if each == value.lower()]
-                fitting = fitting or [each for each in choices if each.startswith(value.lower())]
+                fitting = [each for each in choices if each.lower() == value.lower()]
+                fitting = fitting or [each for each in choices if each.lower().startswith(value.lower())]
                 if len(fitting) != 1:
                     self._page.complaint(f"One of: {', '.join(choices)}.")
                     continue

@@ -11,23 +11,22 @@ import contextlib
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
-from bot.domain.approvals import Decision, Settlement, Verdict
 from bot.domain.conversations import ConversationKey, InboundMessage
-from bot.domain.grants import Permission
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 from bot.platforms.console import taking_up
+from bot.platforms.console.card_errands import CardErrands
 from bot.platforms.console.card_keys import CardKeys
 from bot.platforms.console.clerk import ApproveMode, Clerk
 from bot.platforms.console.completion import SlashCompleter
 from bot.platforms.console.errands import Errands
 from bot.platforms.console.host import Host
+from bot.platforms.console.inquiry_keys import InquiryKeys
 from bot.platforms.console.look import Look
 from bot.platforms.console.opening import Opening, arrived
 from bot.platforms.console.page import Page
 from bot.platforms.console.person import Person, fresh_conversation
-from bot.platforms.console.questions import Question
 from bot.platforms.console.slash import (
     CheckCall,
     Help,
@@ -43,8 +42,6 @@ from bot.platforms.console.slash import (
 from bot.platforms.console.typesetting import Typesetting
 from bot.platforms.console.watch import Watch
 from bot.ports import Commands, FrontDoor
-from bot.reception.editing import CallForms, opening
-from bot.reception.presses import CardRef
 
 FRAME_SECONDS = 0.1
 LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
@@ -75,9 +72,9 @@ class InteractiveChat:
         self._host = Host(page, look, model)
         self._errands = Errands(person, page, typesetting, lambda: self._here)
         self._clerk = Clerk(approve, person, page.notice)
-        self._cards = CardKeys(
-            page, look, decide=self._decide, allow=self._allow, change=self._change, spawn=self._spawn
-        )
+        does = CardErrands(person, self._errands, lambda: self._engine, lambda: self._commands)
+        self._cards = CardKeys(page, look, decide=does.decide, allow=does.allow, change=does.change, spawn=self._spawn)
+        self._inquiries = InquiryKeys(page, look, say=does.say, spawn=self._spawn, done=self._look_again)
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -159,7 +156,10 @@ class InteractiveChat:
 
     def answer(self, key: str) -> None:
         """A key on a card."""
-        self._cards.answer(key)
+        if self._inquiries.busy:
+            self._inquiries.answer(key)
+        else:
+            self._cards.answer(key)
 
     def reason(self, text: str) -> None:
         """A field of a form, or the reason of a denial."""
@@ -298,6 +298,7 @@ class InteractiveChat:
         self._page.queued = ()
         self._page.stopping = True
         self._cards.withdraw()
+        self._inquiries.withdraw()
         if self._turn:
             self._spawn(self._stop_turn(self._turn))
         elif self._work is not None and self._nothing_sent:
@@ -339,7 +340,13 @@ class InteractiveChat:
             calls = [
                 step for step in calls if step.status is not StepStatus.AWAITING or self._approve.verdict(step) is None
             ]
-        self._cards.update(view, calls, asking=not self._stopping)
+        self._cards.update(view, calls, asking=not (self._stopping or self._inquiries.busy))
+        self._inquiries.update(view, asking=not (self._stopping or self._cards.busy))
+
+    def _look_again(self) -> None:
+        """Nothing is asked for a server any more: other cards may wait."""
+        if (view := self._watch.newest(self._turn)) is not None:
+            self._seen(view)
 
     async def _decide_by_rule(self) -> None:
         while True:
@@ -348,23 +355,6 @@ class InteractiveChat:
                 await self._clerk.by_rule(asked.step, await arrived(self._engine))
             except CountersignError as error:
                 self._page.complaint(str(error))
-
-    async def _decide(self, question: Question, verdict: Verdict, reason: str) -> Settlement:
-        engine = await arrived(self._engine)
-        approval_id, revision = question.key
-        decision = Decision(approval_id, revision, verdict, self._person.author, reason)
-        return await engine.decide(decision, self._person.member)
-
-    async def _allow(self, question: Question, permission: Permission) -> Settlement:
-        engine = await arrived(self._engine)
-        approval_id, revision = question.key
-        decision = Decision(approval_id, revision, Verdict.APPROVE, self._person.author)
-        return await engine.grant(decision, permission, self._person.member)
-
-    async def _change(self, question: Question) -> None:
-        forms = CallForms(await arrived(self._engine), await arrived(self._commands))
-        command, *words = opening(CardRef(*question.key))
-        await self._errands.run(forms, command, tuple(words))
 
     # Small things
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from bot.platforms.console.look import Look
 from bot.rendering.cards import Card, CardArgument
+from bot.rendering.inquiries import InquiryCard
 from bot.rendering.plain import plain
 from bot.rendering.tool_lines import Mark, ToolLine
 
@@ -68,6 +69,20 @@ def card_text(card: Card, look: Look, width: int) -> str:
     if card.arguments:
         lines.append("")
         lines += _arguments(card, look, width - 4)
+    return "\n".join(barred(line, look) for line in lines)
+
+
+def inquiry_text(card: InquiryCard, look: Look, width: int) -> str:
+    """What a server asks back, every line of it behind the bar, and its own words marked line by line."""
+    facts = [f"{card.server}.{card.tool}", f"asked of {card.asked_of}", card.expiry]
+    lines = [look.bold(look.own(line)) for line in folded(outside(f"{card.title}:"), width - 4)]
+    if card.message:
+        lines += [f"> {line}" for line in folded(look.own(outside(card.message)), width - 6)]
+    about = [f"wants: {', '.join(card.fields)}"] if card.fields else []
+    about += [f"leads to {card.domain}"] if card.domain else []
+    for each in (*about, " · ".join(facts)):
+        lines += [look.dim(line) for line in folded(look.own(outside(each)), width - 4)]
+    lines += [look.warn(line) for line in folded(card.warning, width - 4) if line]
     return "\n".join(barred(line, look) for line in lines)
 
 

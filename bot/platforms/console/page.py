@@ -166,6 +166,8 @@ class Page:
 
 def _usual(view: TurnView) -> str:
     """What a turn is busy with if it does not say: its tools, people who have to sign, or the next reply."""
+    if view.asks:
+        return "Waiting for an answer…"
     if view.running:
         return "Working…"
     return "Waiting for a signature…" if view.awaiting else "Thinking…"

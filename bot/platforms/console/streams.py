@@ -11,12 +11,13 @@ from typing import TextIO
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
-from bot.platforms.console.lines import card_text, outside, tool_text
+from bot.platforms.console.lines import card_text, inquiry_text, outside, tool_text
 from bot.platforms.console.look import Look
 from bot.platforms.console.transcript import AGAIN
 from bot.rendering.cards import card
 from bot.rendering.changes import answer, events_between
 from bot.rendering.event_json import event_json
+from bot.rendering.inquiries import InquiryCard, inquiry_card
 from bot.rendering.offers import offers_behind, waiting
 from bot.rendering.plain import one_line, plain
 
@@ -59,14 +60,24 @@ class Margin:
             self._once(words, f"  {self._look.dim(words + way_out)}")
 
     def cards(self, view: TurnView) -> None:
-        """Write the card of every call that waits, once."""
+        """Write the card of every call that waits, and of everything that a server waits to hear, once."""
         for step in view.steps:
-            if isinstance(step, ModelStep) or (asked := card(step)) is None or asked.outcome:
+            if isinstance(step, ModelStep):
+                continue
+            for each in step.elicitations:
+                self._question(inquiry_card(step, each, view))
+            if (asked := card(step)) is None or asked.outcome:
                 continue
             key = (asked.approval_id, str(asked.revision))
             if key not in self._written:
                 self._written.add(key)
                 self.line(card_text(asked, self._look, CARD_WIDTH))
+
+    def _question(self, asked: InquiryCard) -> None:
+        if not asked.outcome:
+            self._once(asked.elicitation_id, inquiry_text(asked, self._look, CARD_WIDTH))
+        else:
+            self._once(asked.elicitation_id, f"  {self._look.dim(f'{asked.title}. {asked.outcome}')}")
 
     def line(self, text: str) -> None:
         """Write a line of our own making."""
@@ -171,7 +182,8 @@ def away(view: TurnView, heading: str, margin: Margin, look: Look) -> None:
     elif view.turn.status is TurnStatus.WAITING:
         margin.line(heading)
         conversation = one_line(view.turn.conversation.thread, 60)
-        margin.line(look.dim(f"  It waits for an approval: {COMMAND} {conversation}"))
+        awaited = "an answer" if view.asks and not view.awaiting else "an approval"
+        margin.line(look.dim(f"  It waits for {awaited}: {COMMAND} {conversation}"))
 
 
 def write(stream: TextIO, text: str) -> None:

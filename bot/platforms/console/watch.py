@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bot.domain.elicitations import Elicitation
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
@@ -27,8 +28,19 @@ class Asked:
     ours: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AskedBack:
+    """What the server of a call waits to hear. `over` is set when it waits no longer."""
+
+    step: ToolStep
+    elicitation: Elicitation
+    ours: bool
+    over: asyncio.Event
+
+
 class Watch:
-    """The turns of this terminal. `asked` receives every call of theirs that waits for a signature, once.
+    """The turns of this terminal. `asked` receives every call of theirs that waits for a signature, once, `asked_back`
+    everything that their servers wait to hear.
 
     `shared` says that other processes work on the same database: one of them may drive a turn of ours, and then nobody
     draws it here unless we look.
@@ -41,12 +53,14 @@ class Watch:
         self.draw: Callable[[TurnView], None] = lambda _view: None
         """Draws a turn of ours as it stands on disk; the surface sets it."""
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
+        self.asked_back: asyncio.Queue[AskedBack] = asyncio.Queue()
         self._handing_in = asyncio.Lock()
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
         self._newest: dict[str, TurnView] = {}
         self._left_open: set[str] = set()
         self._shown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
+        self._questions: dict[str, asyncio.Event] = {}
         self.gone = asyncio.Event()
         """Nobody can see what is written any more."""
 
@@ -132,8 +146,19 @@ class Watch:
 
     def _ask_all(self, view: TurnView) -> None:
         for step in view.steps:
+            if isinstance(step, ToolStep):
+                self._ask_back(step, view)
             if isinstance(step, ToolStep) and step.approval is not None and step.status is StepStatus.AWAITING:
                 key = (step.approval.id, step.approval.revision)
                 if key not in self._seen:
                     self._seen.add(key)
                     self.asked.put_nowait(Asked(step, self.knows(view.turn.id)))
+
+    def _ask_back(self, step: ToolStep, view: TurnView) -> None:
+        for each in step.elicitations:
+            waits = each.open and not view.turn.status.ended
+            if waits and each.id not in self._questions:
+                over = self._questions[each.id] = asyncio.Event()
+                self.asked_back.put_nowait(AskedBack(step, each, self.knows(view.turn.id), over))
+            elif not waits and each.id in self._questions:
+                self._questions[each.id].set()

@@ -40,6 +40,7 @@ from bot.reception.presses import (
     Rate,
     Review,
     Run,
+    RunBeside,
     ViewAll,
 )
 from bot.reception.refusals import GONE, OUT_OF_DATE, WORN_OUT
@@ -111,7 +112,7 @@ class Counter:
 
     async def _press(self, interaction: Interaction, press: Press | Redeem | None) -> None:
         match press:
-            case Run() | Redeem() | Edit():
+            case Run() | RunBeside() | Redeem() | Edit():
                 await self._answering.pressed(press, interaction)
                 return
             case AskWhyNot(card):

@@ -17,7 +17,7 @@ from bot.platforms.discord.spots import Spot
 from bot.ports import Commands, FrontDoor
 from bot.reception.errands import Errands
 from bot.reception.manners import Manners
-from bot.reception.presses import Edit, Run
+from bot.reception.presses import Edit, Run, RunBeside
 from bot.reception.records import Records
 
 
@@ -86,7 +86,7 @@ class Answering(Protocol):
     async def said(self, command: Command) -> None:
         """Answer a command that was said in a message. Raises DeliveryFailed."""
 
-    async def pressed(self, press: Run | Redeem | Edit, interaction: discord.Interaction[Any]) -> None:
+    async def pressed(self, press: Run | RunBeside | Redeem | Edit, interaction: discord.Interaction[Any]) -> None:
         """Answer the press of a button that says a command, opens the form of a call or redeems a ticket, or take back
         the form that a ticket was for; nobody has acknowledged it yet. Raises nothing but cancellation.
         """

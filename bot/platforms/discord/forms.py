@@ -14,7 +14,7 @@ import discord
 
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
 from bot.platforms.discord.sizes import measure
-from bot.platforms.discord.wording import escaped, shortened
+from bot.platforms.discord.wording import escaped, inert, shortened
 from bot.rendering.plain import one_line, plain
 
 FIELD = "field."
@@ -99,7 +99,7 @@ def _is_too_long(field: Field) -> bool:
 
 def _notes(form: Form) -> Iterator[str]:
     if form.intro:
-        yield escaped(plain(form.intro).strip())[:TYPED_AT_MOST]
+        yield inert(plain(form.intro).strip())[:TYPED_AT_MOST]
     for field in form.fields:
         label = escaped(one_line(field.label, LABEL))
         if field.kind is FieldKind.SECRET:

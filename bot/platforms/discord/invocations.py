@@ -34,8 +34,9 @@ from bot.platforms.discord.thread_openings import open_thread
 from bot.platforms.discord.tickets import FORM_GONE, GONE, Confirm, FillIn, Say, Tickets
 from bot.platforms.discord.tree import TROUBLE
 from bot.reception.editing import is_of_a_call, opening
+from bot.reception.inquiries import is_of_a_question
 from bot.reception.portions import Portions
-from bot.reception.presses import CardRef, Edit, Run
+from bot.reception.presses import CardRef, Edit, Run, RunBeside
 from bot.rendering.plain import one_line
 
 log = logging.getLogger(__name__)
@@ -71,13 +72,16 @@ class Invocations:
             self._portions.end(person)
             await self.failed(interaction, TROUBLE)
 
-    async def pressed(self, press: Run | Redeem | Edit, interaction: Interaction) -> None:
+    async def pressed(self, press: Run | RunBeside | Redeem | Edit, interaction: Interaction) -> None:
         """Answer the press of a button, or take back the form that carries a ticket; nobody has acknowledged it yet.
         Raises nothing but cancellation.
         """
         async with self._exchange(interaction) as exchange:
             match press:
                 case Run(words):
+                    await self._say(exchange, words)
+                case RunBeside(words):
+                    exchange.stand_apart()
                     await self._say(exchange, words)
                 case Edit(card):
                     exchange.stand_apart()
@@ -153,7 +157,7 @@ class Invocations:
             case Confirm(_, text, label, _):
                 await self._open(exchange, confirm_modal(label, text, str(Redeem(ticket))))
             case FillIn(form, where) if exchange.is_form:
-                if is_of_a_call(form.id):
+                if is_of_a_call(form.id) or is_of_a_question(form.id):
                     exchange.stand_apart()
                 await self._submit(exchange, form, fields, where)
             case FillIn(form, _):

@@ -30,6 +30,7 @@ from bot.platforms.discord.tree import command_tree, registered
 from bot.ports import Commands, FrontDoor
 from bot.reception.editing import CallForms
 from bot.reception.errands import Errands
+from bot.reception.inquiries import InquiryForms
 from bot.reception.manners import Manners
 from bot.reception.patience import patiently
 from bot.stores import Leases
@@ -73,7 +74,7 @@ class DiscordListener:
 
         async def receive() -> None:
             errands = Errands()
-            forms = CallForms(engine, commands)
+            forms = InquiryForms(engine, CallForms(engine, commands))
             desk = Desk(self._rest, self._people, self._manners, errands, engine, forms, self._records)
             ears = _Ears(desk)
             try:

@@ -10,7 +10,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, Opinion, Press, Rate, Review, Run, ViewAll
+from bot.reception.presses import (
+    Allow,
+    Approve,
+    AskWhyNot,
+    CardRef,
+    Edit,
+    Opinion,
+    Press,
+    Rate,
+    Review,
+    Run,
+    RunBeside,
+    ViewAll,
+)
 from bot.rendering.offers import Check, RunAgain, Stop
 
 PREFIX = "cs"
@@ -45,7 +58,7 @@ def written(press: Press | Redeem) -> str | None:
     return text if text is not None and len(text) <= LONGEST else None
 
 
-def _written(press: Press) -> str | None:  # noqa: C901 - one case for each kind of button
+def _written(press: Press) -> str | None:  # noqa: C901, PLR0912 - one case for each kind of button
     match press:
         case Approve((card,)):
             text = f"approve:{_card(card)}"
@@ -69,6 +82,8 @@ def _written(press: Press) -> str | None:  # noqa: C901 - one case for each kind
             text = f"rate:{turn_id}:{opinion}"
         case Run(words) if all(word.split() == [word] for word in words):
             text = f"run:{' '.join(words)}"
+        case RunBeside(words) if all(word.split() == [word] for word in words):
+            text = f"beside:{' '.join(words)}"
         case _:
             return None
     return f"{PREFIX}:{text}"
@@ -87,7 +102,7 @@ def read(custom_id: str) -> Press | Redeem | None:
         return None
 
 
-def _press(kind: str, rest: str) -> Press | None:  # noqa: C901, PLR0911 - one case for each kind of button
+def _press(kind: str, rest: str) -> Press | None:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of button
     match kind, rest.split(":"):
         case "approve", [approval_id, revision]:
             return Approve((CardRef(approval_id, _number(revision)),))
@@ -111,6 +126,8 @@ def _press(kind: str, rest: str) -> Press | None:  # noqa: C901, PLR0911 - one c
             return Rate(turn_id, Opinion(opinion))
         case "run", _ if rest:
             return Run(tuple(rest.split(" ")))
+        case "beside", _ if rest:
+            return RunBeside(tuple(rest.split(" ")))
         case _:
             return None
 

@@ -6,16 +6,17 @@ stand. An answer that is larger than a message says by how much, and is a file b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.domain.commands import Action, Document, Form, Page, Reply, Tone
 from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
-from bot.platforms.discord.sheets import Button, Sheet
-from bot.platforms.discord.sizes import displayed
-from bot.platforms.discord.wording import escaped, unfenced
+from bot.platforms.discord.sheets import Button, Sheet, Visit
+from bot.platforms.discord.sizes import LINK, displayed, measure
+from bot.platforms.discord.wording import escaped, inert, unfenced
 from bot.reception.presses import AskToConfirm, Run
 from bot.rendering.columns import columns, widest
+from bot.rendering.links import open_label, safe_target
 from bot.rendering.plain import one_line, plain
 
 ROOM = 3_600
@@ -46,7 +47,7 @@ def reply_sheet(reply: Reply) -> Sheet:
         text = f"{text}\n-# … {left} more characters: see the file"
     if reply.page is not None:
         text = f"{text}\n-# Page {reply.page.number} of {reply.page.of}"
-    buttons = (*map(_button, reply.actions), *(_turning(reply.page) if reply.page else ()))
+    buttons = (*_link(reply.link), *map(_button, reply.actions), *(_turning(reply.page) if reply.page else ()))
     documents = (reply.document,) if reply.document is not None else ()
     if left or any(len(value) > DETAIL_LIMIT for _, value in reply.details):
         documents = (Document("answer.txt", whole(reply), "text/plain"), *documents)
@@ -58,7 +59,7 @@ def form_sheet(form: Form, *, begun: bool = False) -> Sheet:
     filled in. `begun` says that a step of it has been filled in already.
     """
     wrong = [_fact(each.label, each.error) for each in form.fields if each.error]
-    lines = [escaped(plain(form.intro).strip())] if form.intro else []
+    lines = [inert(plain(form.intro).strip())] if form.intro else []
     if wrong:
         lines += ["⚠ Not yet right:", *wrong]
     elif begun:
@@ -96,7 +97,9 @@ def _pieces(reply: Reply) -> Iterator[_Piece]:
     if reply.table is not None and rows:
         yield _table(reply.table.headings, rows)
     if reply.details:
-        yield _Piece(tuple(_fact(name, value) for name, value in reply.details))
+        # Beside a link that somebody is to follow with care there is no other.
+        drawn = inert if reply.link else escaped
+        yield _Piece(tuple(_fact(name, value, drawn) for name, value in reply.details))
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
@@ -114,12 +117,12 @@ def _row(heads: Sequence[str], row: Sequence[str]) -> str:
     return " · ".join([f"**{escaped(first) or 'none'}**", *facts])
 
 
-def _fact(name: str, value: str) -> str:
+def _fact(name: str, value: str, drawn: Callable[[str], str] = escaped) -> str:
     text = plain(value).strip()
     more = len(text) - DETAIL_LIMIT
     text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text or "\N{EN DASH}"
     # A second line must not look like a fact of ours.
-    value = escaped(text).replace("\n", "\n> ")
+    value = drawn(text).replace("\n", "\n> ")
     return f"**{escaped(one_line(name, NAME_LIMIT))}:** {value}"
 
 
@@ -147,6 +150,12 @@ def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
 def _button(action: Action) -> Button:
     does = AskToConfirm(action.words, action.confirm, action.label) if action.confirm else Run(action.words)
     return Button(action.label, does, action.tone)
+
+
+def _link(address: str) -> Iterator[Button]:
+    """The way to an address; where it is longer than Discord takes, people copy it from the text."""
+    if safe_target(address) and measure(address) <= LINK:
+        yield Button(open_label(address), Visit(address))
 
 
 def _turning(page: Page) -> Iterator[Button]:

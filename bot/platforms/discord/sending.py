@@ -1,8 +1,9 @@
 """Getting one message of a turn into its channel: posted once, edited from then on, posted anew where it cannot be.
 
-Nothing that is sent notifies anybody, and no link in it is unfolded. A post carries a nonce made of the turn and the
-slot: within minutes Discord posts no second message for it ("Create Message", `enforce_nonce`). For the case that more
-time has passed since nobody learned whether a post got through, the channel is searched first.
+What is sent notifies nobody, but for a message that calls one person when it is posted for the first time (`Slot`), and
+no link in it is unfolded. A post carries a nonce made of the turn and the slot: within minutes Discord posts no second
+message for it ("Create Message", `enforce_nonce`). For the case that more time has passed since nobody learned whether
+a post got through, the channel is searched first.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class Sender:
             log.info("a message of turn %s cannot be edited: posted anew (%s)", turn.id, failure)
             # Another nonce than the first message's: Discord would answer with that one again.
             nonce = _nonce(turn.id, slot.name, ref.message)
-            return await self._post(turn, slot, nonce=nonce, answering=None if gone else ref)
+            known = replace(slot, calls="")  # whoever it calls has been called
+            return await self._post(turn, known, nonce=nonce, answering=None if gone else ref)
         self._remember(turn, slot)
         return ref
 
@@ -226,7 +228,8 @@ class Sender:
 
 
 def _posted(slot: Slot) -> dict[str, Any]:
-    body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(slot.components)}
+    called = {**NOBODY, "users": [slot.calls]} if slot.calls else NOBODY
+    body: dict[str, Any] = {"allowed_mentions": called, "components": list(slot.components)}
     if slot.laid_out:
         return body | {"flags": COMPONENTS_V2}
     body |= {"content": slot.content, "flags": SUPPRESS_EMBEDS}

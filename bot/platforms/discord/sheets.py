@@ -33,11 +33,18 @@ View = discord.ui.LayoutView
 
 
 @dataclass(frozen=True, slots=True)
+class Visit:
+    """Leave Discord for a page, without telling the bot."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Button:
-    """A button below an answer: it says a command, asks for a confirmation first, or opens a form."""
+    """A button below an answer: it says a command, asks for a confirmation first, opens a form or a page."""
 
     label: str
-    does: Run | AskToConfirm | Form
+    does: Run | AskToConfirm | Form | Visit
     tone: Tone = Tone.PLAIN
 
 
@@ -90,11 +97,14 @@ def layout(sheet: Sheet, issuing: Issuing) -> View:
     taken: list[str] = []
     row: discord.ui.ActionRow[View] = discord.ui.ActionRow()
     for each in sheet.buttons[: BUTTONS_A_ROW * ROWS]:
-        if not taken or len(row.children) == BUTTONS_A_ROW:
+        if len(row.children) % BUTTONS_A_ROW == 0:
             row = discord.ui.ActionRow()
             view.add_item(row)
-        taken.append(issuing.custom_id(each.does, taken))
         label = shortened(each.label, BUTTON_LABEL) or "…"
+        if isinstance(each.does, Visit):
+            row.add_item(discord.ui.Button(label=label, url=each.does.address))
+            continue
+        taken.append(issuing.custom_id(each.does, taken))
         row.add_item(discord.ui.Button(label=label, style=_STYLES[each.tone], custom_id=taken[-1]))
     view.stop()
     return view

@@ -18,6 +18,8 @@ BUTTONS_A_ROW = 5
 ROWS = 5
 """Rows of buttons below a plain message."""
 BUTTON_LABEL = 80
+LINK = 512
+"""The address that a button leads to."""
 CUSTOM_ID = 100
 OPTIONS, OPTION_TEXT, PLACEHOLDER = 25, 100, 150
 NONCE = 25

@@ -25,6 +25,7 @@ class Slot:
     the message is posted; `unattached` is its content where the file cannot, a message without one is not posted then.
     Slots come in the order in which their messages stand. Where it `asks`, somebody must be able to press its buttons:
     without its layout it must not be out at all. `place` is the channel in which it stands, empty for the conversation.
+    `calls` is the id of the one person who is notified when it is posted, nobody's if it is empty.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Slot:
     asks: bool = False
     unattached: str = ""
     place: str = ""
+    calls: str = ""
 
     @property
     def laid_out(self) -> bool:

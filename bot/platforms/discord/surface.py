@@ -100,7 +100,8 @@ class DiscordSurface:
         if lost is not None:
             raise lost
         self._note(view, since)
-        if turn.status is TurnStatus.RUNNING and not view.streaming and not view.awaiting:
+        waits = view.awaiting or view.asks
+        if turn.status is TurnStatus.RUNNING and not view.streaming and not waits:
             await self._type(place_of(turn.conversation))
 
     async def _draw_here(

@@ -12,11 +12,12 @@ from bot.domain.turns import TurnStatus
 from bot.domain.views import Refs, TurnView
 from bot.platforms.discord.components import Component, button, rows
 from bot.platforms.discord.elsewhere import asked_slots
+from bot.platforms.discord.inquiries import inquiry_slots
 from bot.platforms.discord.parts import FILE_NAME, Part, parts_of, small
 from bot.platforms.discord.slots import Slot, Upload
 from bot.reception.presses import Opinion, Rate
 from bot.rendering.offers import Stop, offers
-from bot.rendering.passages import Asking, Passage, Said, passages
+from bot.rendering.passages import Asking, Inquired, Passage, Said, passages
 from bot.rendering.thread_lines import AI_NOTICE, offer_label, without_repeats
 
 OFFERS = 5
@@ -34,6 +35,8 @@ def turn_slots(view: TurnView, now: float, refs: Refs = NONE_OUT) -> tuple[Slot,
         match each:
             case Asking():
                 slots += asked_slots(each, view, now, refs)
+            case Inquired():
+                slots += inquiry_slots(each, view, now)
             case Passage():
                 slots += _passage(each, view, ends=number == last)
     return tuple(slots)

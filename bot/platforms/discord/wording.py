@@ -28,6 +28,7 @@ _MARKS = re.compile(
     """,
     re.VERBOSE | re.MULTILINE,
 )
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?=/)", re.IGNORECASE)
 _NAMES = re.compile(r"<(?=[@#:/a-zA-Z])(?!https?://)|@(?=everyone|here)", re.IGNORECASE)
 
 
@@ -46,6 +47,11 @@ def escaped(text: str) -> str:
         return f"\\{match['mark']}" if match["mark"] else f"{match['lead']}\\{match['first']}"
 
     return silenced(_MARKS.sub(mark, text))
+
+
+def inert(text: str) -> str:
+    """Text as it stands in which no web address can be followed either: each is broken behind its scheme."""
+    return escaped(_SCHEME.sub(lambda match: f"{match.group()}{JOINER}", text))
 
 
 def cut(text: str, limit: int) -> str:

@@ -109,6 +109,8 @@ class _ByAddress:
             "response_type": "ephemeral",
             "replace_original": self._place.replaces,
             "text": sheet.text,
+            "unfurl_links": False,
+            "unfurl_media": False,
         }
         if sheet.blocks:
             content["blocks"] = list(sheet.blocks)

@@ -18,10 +18,13 @@ from bot.platforms.slack.presses import written
 from bot.platforms.slack.slots import Block
 from bot.platforms.slack.wording import silenced
 from bot.reception.presses import Press
+from bot.rendering.links import safe_target
 from bot.rendering.plain import ELLIPSIS, one_line, plain
 
 PARAGRAPH = 1_000
 """Texts that may be this long are paragraphs, shorter ones labels."""
+LINK_PRESSED = "cs.link"
+"""Slack tells of these presses as well; nothing comes of them."""
 COUNT_ROOM = 40
 """Characters for saying how many were left out."""
 
@@ -106,6 +109,11 @@ def preformatted(text: str) -> Element:
     return {"type": "rich_text_preformatted", "elements": [words(text)]}
 
 
+def quote(text: str) -> Element:
+    """Somebody else's words, as they stand."""
+    return {"type": "rich_text_quote", "elements": [words(text)]}
+
+
 def words(text: str, **style: bool) -> Element:
     """A run of literal text; `bold`, `italic`, `strike` and `code` are its styles."""
     element: Element = {"type": "text", "text": plain(text) or " "}
@@ -150,6 +158,14 @@ def button(label: str, press: Press, style: str = "", confirm: Element | None = 
     if style:
         made["style"] = style
     return {**made, "confirm": confirm} if confirm else made
+
+
+def link_button(label: str, address: str) -> Element | None:
+    """A button that leads out of Slack; None where Slack would not take the address."""
+    if len(address) > sizes.BUTTON_LINK or not safe_target(address):
+        return None
+    text = plain_text(one_line(label, sizes.BUTTON_TEXT), sizes.BUTTON_TEXT)
+    return {"type": "button", "text": text, "action_id": LINK_PRESSED, "url": address}
 
 
 def menu(entries: Iterable[tuple[str, Press]]) -> Element | None:

@@ -28,7 +28,19 @@ from bot.platforms.slack.uploads import direct_channel
 from bot.platforms.slack.windows import call_window, confirm_window, deny_window
 from bot.platforms.slack.wording import Names, worded
 from bot.reception.editing import opening
-from bot.reception.presses import Allow, Approve, AskToConfirm, AskWhyNot, CardRef, Edit, Rate, Review, Run, ViewAll
+from bot.reception.presses import (
+    Allow,
+    Approve,
+    AskToConfirm,
+    AskWhyNot,
+    CardRef,
+    Edit,
+    Rate,
+    Review,
+    Run,
+    RunBeside,
+    ViewAll,
+)
 from bot.reception.refusals import GONE, OUT_OF_DATE
 from bot.reception.taken_up import rate, take_up
 from bot.reception.typed_commands import shell_words
@@ -103,8 +115,9 @@ class Counter:
             case Allow(ref, offer):
                 await self._allow(ref, offer, pressed)
             case Edit(ref):
-                # What comes of it stands beside the card, and takes its place nowhere.
-                await self.command(opening(ref), replace(place, replaces=False), trigger)
+                await self._beside(opening(ref), place, trigger)
+            case RunBeside(words):
+                await self._beside(words, place, trigger)
             case AskWhyNot(ref):
                 await self._open(deny_window(ref, str(place.unheard)), pressed)
             case ViewAll() | Review():
@@ -117,6 +130,10 @@ class Counter:
                 await self._rate(rated, place)
             case Check() | RunAgain() | Stop():
                 await self._take_up(pressed.press, place)
+
+    async def _beside(self, words: tuple[str, ...], place: Place, trigger: Trigger | None) -> None:
+        """Answer what was pressed on a card: what comes of it takes the card's place nowhere."""
+        await self.command(words, replace(place, replaces=False), trigger)
 
     async def _approve(self, cards: tuple[CardRef, ...], pressed: Pressed) -> None:
         member = await self._people.member(pressed.place.spot.user)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bot.domain.answering import Inquiry
 from bot.domain.servers import ServerState, ServerStatus
 from bot.domain.turns import ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import (
     Element,
     button,
@@ -24,10 +26,12 @@ from bot.platforms.slack.blocks import (
     words,
 )
 from bot.platforms.slack.cards import EXPIRES
+from bot.platforms.slack.inquiries import expiry, offered, open_question
 from bot.platforms.slack.slots import Block
 from bot.platforms.slack.windows import View
 from bot.reception.presses import Review, Run
 from bot.rendering.cards import card, headline
+from bot.rendering.inquiries import inquiry_card
 from bot.rendering.plain import one_line
 
 SHOWN = 10
@@ -38,6 +42,7 @@ WELCOME = (
     "workspace's servers, and ask for an approval before I change anything."
 )
 NOTHING_WAITS = "Nothing waits for you."
+WAITS_FOR_YOU = "◇ waits for your answer"
 _STANDS = {
     TurnStatus.QUEUED: "◇ waits its turn",
     TurnStatus.RUNNING: "◌ at work",
@@ -69,11 +74,13 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Home:
     """What one person's tab shows; lists come newest first. `more_waiting` counts the calls that wait for them beside
-    those listed. `servers` is None for whoever administers none, `now` is epoch seconds.
+    those listed; `inquiries` are what servers wait to hear from them. `servers` is None for whoever administers none,
+    `now` is epoch seconds.
     """
 
     now: float
     waiting: Sequence[Waiting] = ()
+    inquiries: Sequence[Inquiry] = ()
     asked: Sequence[Turn] = ()
     servers: Sequence[ServerState] | None = None
     more_waiting: int = 0
@@ -85,8 +92,8 @@ def home_view(home: Home) -> View:
     blocks: list[Block] = []
     if home.first_visit:
         blocks += [header("Hello"), section(WELCOME), divider()]
-    blocks += _waiting(home.waiting, len(home.waiting) + home.more_waiting)
-    blocks += _asked(home.asked)
+    blocks += _waiting(home)
+    blocks += _asked(home)
     if home.servers is not None:
         blocks += _servers(home.servers)
     updated = moment(home.now, "{date_short_pretty} at {time}", "now")
@@ -94,10 +101,20 @@ def home_view(home: Home) -> View:
     return {"type": "home", "blocks": blocks}
 
 
-def _waiting(waiting: Sequence[Waiting], count: int) -> list[Block]:
-    blocks: list[Block] = [header(f"Waiting for you ({count})" if waiting else "Waiting for you")]
-    if not waiting:
+def _waiting(home: Home) -> list[Block]:
+    calls = len(home.waiting) + home.more_waiting
+    count = calls + len(home.inquiries)
+    blocks: list[Block] = [header(f"Waiting for you ({count})" if count else "Waiting for you")]
+    if not count:
         return [*blocks, section(NOTHING_WAITS)]
+    for inquiry in home.inquiries[:SHOWN]:
+        made = inquiry_card(inquiry.step, inquiry.elicitation, TurnView(inquiry.turn, (inquiry.step,), 0))
+        blocks += [open_question(made), rich_text(rich_section(*expiry(made, home.now))), *offered(made.offers)]
+    return [*blocks, *_calls(home.waiting), *_more(calls)]
+
+
+def _calls(waiting: Sequence[Waiting]) -> list[Block]:
+    blocks: list[Block] = []
     for each in waiting[:SHOWN]:
         approval, made = each.step.approval, card(each.step)
         if approval is None or made is None:
@@ -106,14 +123,19 @@ def _waiting(waiting: Sequence[Waiting], count: int) -> list[Block]:
         if approval.expires_at is not None:
             about += [words(" · expires "), moment(approval.expires_at, EXPIRES, made.expiry)]
         blocks += [rich_text(rich_section(*about)), *buttons([button("Review", Review(approval.id))])]
-    return [*blocks, *_more(count)]
+    return blocks
 
 
-def _asked(asked: Sequence[Turn]) -> list[Block]:
-    if not asked:
+def _asked(home: Home) -> list[Block]:
+    if not home.asked:
         return []
-    lines = [f"{_STANDS[turn.status]}   {one_line(turn.question.text, QUESTION_LIMIT)}" for turn in asked[:SHOWN]]
-    return [header("What you asked for"), section("\n".join(lines)), *_more(len(asked))]
+    unanswered = frozenset(inquiry.turn.id for inquiry in home.inquiries)
+    lines = [
+        f"{WAITS_FOR_YOU if turn.id in unanswered else _STANDS[turn.status]}   "
+        f"{one_line(turn.question.text, QUESTION_LIMIT)}"
+        for turn in home.asked[:SHOWN]
+    ]
+    return [header("What you asked for"), section("\n".join(lines)), *_more(len(home.asked))]
 
 
 def _servers(servers: Sequence[ServerState]) -> list[Block]:

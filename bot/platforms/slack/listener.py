@@ -35,6 +35,7 @@ from bot.platforms.slack.web_hook import WebHook
 from bot.ports import Commands, FrontDoor
 from bot.reception.editing import CallForms
 from bot.reception.errands import Errands
+from bot.reception.inquiries import InquiryForms
 from bot.reception.manners import Manners
 from bot.reception.patience import patiently
 
@@ -78,7 +79,7 @@ class SlackListener:
         identity = await patiently(self._api.identity, "Slack")
         errands = Errands()
         app = self._app(identity)
-        forms = CallForms(engine, commands)
+        forms = InquiryForms(engine, CallForms(engine, commands))
         desk = Desk(self._api, self._people, self._manners, errands, engine, forms, self._records)
         access, tabs = Access(self._api), HomeTabs(desk)
         _Handlers(app, desk, access, tabs)

@@ -21,6 +21,7 @@ from bot.reception.presses import (
     Rate,
     Review,
     Run,
+    RunBeside,
     ViewAll,
 )
 from bot.rendering.offers import Check, RunAgain, Stop
@@ -48,7 +49,7 @@ def read(action_id: str, value: str) -> Press | None:
         return None
 
 
-def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - one case for each kind of button
+def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911, PLR0912 - one case for each kind of button
     match press:
         case Approve(cards):
             return "approve", [[each.approval_id, each.revision] for each in cards]
@@ -72,6 +73,8 @@ def _content(press: Press) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - on
             return "rate", [turn_id, opinion]
         case Run(words):
             return "run", list(words)
+        case RunBeside(words):
+            return "beside", list(words)
         case AskToConfirm(words, text, label):
             return "confirm", [text, label, *words]
 
@@ -100,6 +103,8 @@ def _press(kind: str, content: Any) -> Press | None:  # noqa: C901, PLR0911, PLR
             return Rate(turn_id, Opinion(opinion))
         case "run", [_, *_] as words:
             return Run(tuple(map(str, words)))
+        case "beside", [_, *_] as words:
+            return RunBeside(tuple(map(str, words)))
         case "confirm", [str(text), str(label), *words] if words:
             return AskToConfirm(tuple(map(str, words)), text, label)
         case _:

@@ -14,6 +14,7 @@ from bot.platforms.slack.blocks import (
     button,
     buttons,
     fallback,
+    link_button,
     preformatted,
     rich_section,
     rich_text,
@@ -28,6 +29,7 @@ from bot.platforms.slack.spoken import spoken
 from bot.platforms.slack.tables import fits_a_table, table
 from bot.reception.presses import AskToConfirm, Run
 from bot.rendering.columns import columns
+from bot.rendering.links import open_label
 from bot.rendering.markdown_parts import Room, parts, weight
 from bot.rendering.plain import one_line, plain
 
@@ -42,7 +44,8 @@ _STYLES = {Tone.PLAIN: "", Tone.PRIMARY: "primary", Tone.DANGER: "danger"}
 def reply_sheets(reply: Reply) -> tuple[Sheet, ...]:
     """A reply, in as many messages as it needs; the buttons are in the last one."""
     pages = _pages(reply)
-    ends = [*buttons(_actions(reply.actions)), *(_turning(reply.page) if reply.page else [])]
+    way = link_button(open_label(reply.link), reply.link) if reply.link else None
+    ends = [*buttons([way, *_actions(reply.actions)]), *(_turning(reply.page) if reply.page else [])]
     return tuple(_sheet(page, ends if number == len(pages) - 1 else []) for number, page in enumerate(pages))
 
 

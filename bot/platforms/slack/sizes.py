@@ -14,6 +14,7 @@ UPDATED_TEXT = 4_000
 
 BUTTON_TEXT = 75
 BUTTON_VALUE = 2_000
+BUTTON_LINK = 3_000
 BUTTONS_A_BLOCK = 25
 PLAIN_TEXT = 3_000
 """`section` and `context` text."""

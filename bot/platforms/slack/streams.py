@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bot.domain.turns import ToolStep, TurnStatus
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.parts import Part, parts_of
 from bot.platforms.slack.sizes import TASK_TEXT
@@ -75,11 +75,14 @@ _TITLES = {
 }
 
 
+WAITS_FOR_AN_ANSWER = "Waiting for an answer"
+
+
 def streams(view: TurnView) -> tuple[Stream, ...]:
     """Every answer message of a turn, in order."""
     sequence = passages(view)
     steps = {step.n: last_state(step, view) for step in view.steps if isinstance(step, ToolStep)}
-    going_on = view.turn.status is TurnStatus.RUNNING and not view.awaiting
+    going_on = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
     return tuple(
         Stream(
             part.name,
@@ -102,7 +105,7 @@ def _text(part: Part) -> str:
 
 def _task(step: ToolStep, called: Called) -> Task:
     line = called.line
-    asked = "Asked for an approval: " if line.mark is Mark.WAITING else ""
+    asked = _asked(step) if line.mark is Mark.WAITING else ""
     ended = line.mark not in (Mark.RUNNING, Mark.WAITING)
     output = "  ".join(each for each in (line.state, line.summary) if each) if ended else ""
     return Task(
@@ -114,7 +117,13 @@ def _task(step: ToolStep, called: Called) -> Task:
     )
 
 
+def _asked(step: ToolStep) -> str:
+    return "Asked for an approval: " if step.status is StepStatus.AWAITING else "Asked for an answer: "
+
+
 def _title(view: TurnView) -> str:
+    if view.asks and not view.awaiting:
+        return WAITS_FOR_AN_ANSWER
     if view.turn.status is TurnStatus.RUNNING and view.activity:
         return one_line(view.activity, TASK_TEXT)
     return _TITLES[view.turn.status]

@@ -122,7 +122,8 @@ class SlackSurface:
         growing = {stream.name: stream for stream in streams(view) if stream.open}
         for place, slot in enumerate(slots):
             ref = MessageRef.parse(refs.get(slot.name, ""))
-            unfinished = view.turn.status is TurnStatus.RUNNING and not view.awaiting and place == len(slots) - 1
+            at_work = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
+            unfinished = at_work and place == len(slots) - 1
             shown = await self._streamed(view, slot, growing.get(slot.name), ref)
             if shown is None and ref is not None and unfinished and self._may_wait(view, slot, "chat.update"):
                 shown = ref
@@ -181,7 +182,8 @@ class SlackSurface:
                 if await self._live.grow(turn.id, stream):
                     self._touched(view, slot)
                     return ref
-            await self._live.end(turn.id, slot.name, Session.SUSPENDED if view.awaiting else Session.ACTIVE)
+            waits = view.awaiting or view.asks
+            await self._live.end(turn.id, slot.name, Session.SUSPENDED if waits else Session.ACTIVE)
             return None
         if ref is None and stream is not None:
             return await self._live.begin(turn, stream)

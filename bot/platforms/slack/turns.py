@@ -21,6 +21,7 @@ from bot.platforms.slack.blocks import (
     words,
 )
 from bot.platforms.slack.elsewhere import Outside, asked_slots
+from bot.platforms.slack.inquiries import inquiry_slots
 from bot.platforms.slack.parts import Part, parts_of
 from bot.platforms.slack.presses import written
 from bot.platforms.slack.rich_text import Prose
@@ -28,7 +29,19 @@ from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
 from bot.reception.presses import Opinion, Rate
 from bot.rendering.offers import Stop, offers
-from bot.rendering.passages import Asking, Busy, Called, Entry, Failure, Passage, Remark, Returned, Said, passages
+from bot.rendering.passages import (
+    Asking,
+    Busy,
+    Called,
+    Entry,
+    Failure,
+    Inquired,
+    Passage,
+    Remark,
+    Returned,
+    Said,
+    passages,
+)
 from bot.rendering.thread_lines import (
     AI_NOTICE,
     WORKING,
@@ -55,6 +68,8 @@ def turn_slots(view: TurnView, now: float, outside: Outside = NOWHERE) -> tuple[
         match each:
             case Asking():
                 slots += asked_slots(each, view, now, outside)
+            case Inquired():
+                slots += inquiry_slots(each, view, now)
             case Passage():
                 parts = parts_of(each)
                 slots += [_slot(part, view, ends=number == last and part.last) for part in parts]

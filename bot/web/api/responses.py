@@ -50,7 +50,10 @@ IdempotencyKey = Annotated[
     ),
 ]
 _STREAM = stream_described(*EVENTS)
-_UNFINISHED = {"model": ResponseShape, "description": "It waits for a signature, or is still being answered."}
+_UNFINISHED = {
+    "model": ResponseShape,
+    "description": "It waits for a signature or for an answer to a server, or is still being answered.",
+}
 
 
 class ResponseRequest(Taken):
@@ -92,7 +95,7 @@ def routes(parts: WebParts) -> APIRouter:
         last_event_id: LastEventId = None,
     ) -> Response | ResponseShape:
         """Ask something. Answers with events until the turn has ended; with `stream: false` in one piece, or with 202
-        once the answer waits for a signature or takes longer than a minute.
+        once the answer waits for a signature, or a server for an answer, or it takes longer than a minute.
         """
         named = "" if asked.conversation_id is None else str(asked.conversation_id)
         key = own_place(caller, asked.workspace, named or _thread(idempotency_key))
@@ -109,7 +112,7 @@ def routes(parts: WebParts) -> APIRouter:
         ignored = asked.payload.ignored
         if asked.payload.stream:
             opening = {"title": asked.title or None, "redelivery": receipt.redelivery, "ignored": ignored}
-            return responses.stream(receipt.turn_id, id_of(caller, key), last_event_id, opening)
+            return responses.stream(caller, receipt.turn_id, key, last_event_id, opening)
         view = await responses.settled(receipt.turn_id)
         if not view.turn.status.ended:
             answer.status_code = 202
@@ -128,7 +131,7 @@ def routes(parts: WebParts) -> APIRouter:
         """Follow a response from its beginning, or from the event behind `Last-Event-ID`."""
         view = await responses.find(caller, response_id)
         responses.look_for_room()
-        return responses.stream(response_id, id_of(caller, view.turn.conversation), last_event_id, {})
+        return responses.stream(caller, response_id, view.turn.conversation, last_event_id, {})
 
     @router.delete("/api/responses/{responseId}", response_model=Stopped)
     async def stop_response(response_id: ResponseId, caller: MemberCaller) -> Stopped:
@@ -191,7 +194,7 @@ class _Responses:
     def shape(self, caller: Caller, view: TurnView) -> ResponseShape:
         """A turn on the wire."""
         who = self._parts.command_parts.administration.signed_by
-        return response_shape(view, id_of(caller, view.turn.conversation), who)
+        return response_shape(view, id_of(caller, view.turn.conversation), who, caller.author.principal)
 
     async def put(self, caller: Caller, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
         """Put the question on disk, once. Raises Problem if its key names another one."""
@@ -219,7 +222,12 @@ class _Responses:
         return receipt
 
     def stream(
-        self, turn_id: str, conversation: str, last_event_id: str | None, opening: Mapping[str, Any]
+        self,
+        caller: Caller,
+        turn_id: str,
+        conversation: ConversationKey,
+        last_event_id: str | None,
+        opening: Mapping[str, Any],
     ) -> Response:
         """The events from there on; no content where there are none any more. Raises Problem for what is no id of an
         event of this turn.
@@ -228,7 +236,8 @@ class _Responses:
         if cursor.is_over:
             return Response(status_code=204)
         who = self._parts.command_parts.administration.signed_by
-        return EventStream(self._events(turn_id, Teller(conversation, who, cursor, opening)))
+        teller = Teller(id_of(caller, conversation), who, cursor, opening, caller.author.principal)
+        return EventStream(self._events(turn_id, teller))
 
     async def _events(self, turn_id: str, teller: Teller) -> AsyncGenerator[ServerEvent, None]:
         try:

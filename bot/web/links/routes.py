@@ -21,8 +21,8 @@ from bot.commands.secret_entry import Changed, Denied, Entered, Gone, Outcome, S
 from bot.commands.secret_links import PATH
 from bot.errors import DatabaseError
 from bot.web.attempts import Attempts
+from bot.web.documents import Document
 from bot.web.links import pages as link_pages
-from bot.web.links.pages import Document
 
 log = logging.getLogger(__name__)
 

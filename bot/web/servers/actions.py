@@ -14,6 +14,7 @@ from pydantic import Field
 from bot.commands.directory import Seen
 from bot.domain.checks import Check, Finding
 from bot.domain.servers import ServerStatus, Standing
+from bot.errors import ServerTrouble
 from bot.web.events import EventStream
 from bot.web.problems import Problem
 from bot.web.servers.answers import CapabilitiesAnswer, Writer
@@ -35,6 +36,15 @@ class ConnectionAnswer(Sent):
     connected: bool
     status: str
     last_error: str | None
+
+
+class ConnectedAnswer(ConnectionAnswer):
+    """The same, and the way on where it waits for a person."""
+
+    sign_in_url: str | None = Field(
+        default=None,
+        description="Where a person signs the bot in, in a browser, if the server waits for that: within ten minutes.",
+    )
 
 
 class CheckAnswer(Sent):
@@ -80,16 +90,23 @@ class ServerActions:
         self._servers = services.parts.servers
         self._directory = services.directory
 
-    async def connected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectionAnswer:
+    async def connected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectedAnswer:
         """Connect, or find that it is connected. One that was disconnected connects by itself again from now on."""
         seen = await self._directory.find(ref, here.conversation)
         if not await self._services.keeping.let_connect(seen, here.member):
             raise _switched_off(seen)
-        state = await self._servers.connect(seen.id)
-        return ConnectionAnswer(
+        state, sign_in_url = await self._servers.connect(seen.id), None
+        problem = state.problem
+        if state.status is not ServerStatus.CONNECTED:
+            try:
+                sign_in_url = await self._services.signing_in.address(seen, here.member, here.conversation)
+            except ServerTrouble as trouble:
+                problem = str(trouble)
+        return ConnectedAnswer(
             connected=state.status is ServerStatus.CONNECTED,
             status=manner.status(state.status),
-            last_error=state.problem or None,
+            last_error=problem or None,
+            sign_in_url=sign_in_url,
         )
 
     async def disconnected(self, ref: str, manner: AskedManner, here: AtHere) -> ConnectionAnswer:

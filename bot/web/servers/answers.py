@@ -8,16 +8,19 @@ from typing import Any
 
 from pydantic import Field
 
-from bot.commands.definitions import KEEP
+from bot.commands.definitions import KEEP, command_line
 from bot.commands.directory import Directory, Seen
 from bot.commands.parts import CommandParts
+from bot.commands.signing_in import kind_of_sign_in
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import ConversationKey
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
+    OAUTH_KINDS,
     AuthenticationKind,
     HttpTransport,
+    Launch,
     ServerRecord,
     ServerStatus,
     Standing,
@@ -42,6 +45,8 @@ _SECRET_KEYS = {
     AuthenticationKind.HEADER: "headerValue",
     AuthenticationKind.BASIC: "password",
     AuthenticationKind.API_KEY: "apiKey",
+    AuthenticationKind.OAUTH: "clientSecret",
+    AuthenticationKind.CLIENT_CREDENTIALS: "clientSecret",
 }
 
 
@@ -87,12 +92,14 @@ class Session(Sent):
 class ServerDetails(ServerAnswer):
     """One server in full."""
 
+    command_line: str | None = Field(description="For a program: exactly what is started, as a shell would take it.")
+
     config: dict[str, Any] = Field(description="As it was given, `***` for every secret that is kept here.")
     tools: list[str]
     system_instruction: str
     response_instruction: str
     auto_context_tool: str
-    connect_timeout: float
+    connect_timeout: float | None = Field(description="Seconds; null for the usual time.")
     list_timeout: float
     tool_timeout: float
     tool_timeout_max: float
@@ -183,6 +190,7 @@ class Writer:
         shared = self._shared(seen)
         return ServerDetails(
             **shared,
+            command_line=command_line(config) or None,
             config=_config(seen),
             tools=[tool.original_name for tool in self.directory.capabilities(seen).tools],
             system_instruction=config.system_instruction,
@@ -264,7 +272,7 @@ class Writer:
             "description": config.description,
             "url": config.transport.url if isinstance(config.transport, HttpTransport) else None,
             "transport_type": kind_of(config.transport).upper(),
-            "auth_type": record.authentication.kind.value if record else AuthenticationKind.NONE.value,
+            "auth_type": kind_of_sign_in(seen).value,
             "api_key_set": record is not None and AUTH_SECRET in record.secrets,
             "status": self.manner.status(seen.status),
             "session_state": _SESSIONS[seen.status],
@@ -292,6 +300,10 @@ def _config(seen: Seen) -> dict[str, Any]:
     """What a description has under `config`; sent back as it is, it changes nothing."""
     record = seen.record
     match seen.config.transport:
+        case StdioTransport(launch=Launch(template, values)):
+            slots: dict[str, Any] = {"template": template, "slots": dict(values)}
+            secrets = _slots(record, "env:")
+            return {**slots, **({"env": secrets} if secrets else {})}
         case StdioTransport(command, args, env, cwd):
             found: dict[str, Any] = {"command": command, "args": list(args)}
             found |= {"cwd": cwd} if cwd else {}
@@ -311,6 +323,9 @@ def _signing_in(record: ServerRecord) -> Mapping[str, str]:
     found = {"headerName": authentication.header}
     if authentication.kind is AuthenticationKind.BASIC:
         found = {"username": authentication.username}
+    if authentication.kind in OAUTH_KINDS:
+        named = {"clientId": authentication.client_id, "scope": authentication.scope}
+        found = {name: value for name, value in named.items() if value}
     if AUTH_SECRET in record.secrets and authentication.kind is not AuthenticationKind.API_KEY:
         found[_SECRET_KEYS[authentication.kind]] = _shown(record.secrets[AUTH_SECRET])
     return found

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pydantic import AliasChoices, Field, SecretStr
 
 from bot.commands.definitions import KEEP, NO, YES
+from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
+from bot.commands.server_templates import SLOT
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import AuthenticationKind
 from bot.web.wire import Taken
@@ -23,6 +25,7 @@ AUTH_OF = {
     "apiKey": AuthenticationKind.API_KEY,
     "config.headerValue": AuthenticationKind.HEADER,
     "config.password": AuthenticationKind.BASIC,
+    "config.clientSecret": AuthenticationKind.OAUTH,
 }
 """The field that holds the secret, and how a server signs in that has it."""
 
@@ -40,6 +43,14 @@ class ConfigBody(Taken):
     header_value: SecretStr | None = Field(default=None, description="For `header`: sent as it is.")
     username: str | None = None
     password: SecretStr | None = Field(default=None, description="For `basic`.")
+    client_id: str | None = Field(
+        default=None,
+        description="For `oauth` and `client_credentials`: what the authorization server knows the bot by.",
+    )
+    client_secret: SecretStr | None = Field(default=None, description="That client's, if it has one.")
+    scope: str | None = Field(default=None, description="For both: what to ask for, with blanks between.")
+    template: str | None = Field(default=None, description="The launch template that it is started by.")
+    slots: dict[str, str] | None = Field(default=None, description="What fills the template's slots.")
     command: str | None = None
     args: list[str] | None = None
     env: dict[str, SecretStr] | None = None
@@ -58,7 +69,9 @@ class ServerBody(Taken):
         description="`STREAMABLE_HTTP` (or `HTTP`), `SSE`, `AUTO`, `JSONRPC_HTTP` or `STDIO`.",
         validation_alias=AliasChoices("transportType", "transport"),
     )
-    auth_type: str | None = Field(default=None, description="`none`, `header`, `basic` or `api_key`.")
+    auth_type: str | None = Field(
+        default=None, description="`none`, `header`, `basic`, `api_key`, `oauth` or `client_credentials`."
+    )
     api_key: SecretStr | None = Field(
         default=None, description="For `api_key`: sent as a bearer's token, or as it is in `config.headerName`."
     )
@@ -102,7 +115,10 @@ class Given:
         found = dict(self.errors)
         for name, error in errors.items():
             said = MISSING_SECRET if name == "secret" and error.startswith("Its secret is missing.") else error
-            found.setdefault(self.called.get(name, _CALLED.get(name, name)), said)
+            place = f"config.slots.{name.removeprefix(SLOT)}" if name.startswith(SLOT) else _CALLED.get(name, name)
+            if error == UNNAMED_SECRET:
+                said, place = f"{MISSING_SECRET} It is for the slot {name.removeprefix(SLOT)}.", "config.env"
+            found.setdefault(self.called.get(name, place), said)
         return found
 
 
@@ -112,8 +128,11 @@ _CALLED = {
     "auth": "authType",
     "auth_header": "config.headerName",
     "username": "config.username",
+    "client_id": "config.clientId",
+    "scope": "config.scope",
     "headers": "config.headers",
     "env": "config.env",
+    "template": "config.template",
     "command": "config.command",
     "cwd": "config.cwd",
     "secret": "apiKey",
@@ -131,6 +150,8 @@ _CALLED = {
 _SECRET_FIELD = {
     "header": "config.headerValue",
     "basic": "config.password",
+    "oauth": "config.clientSecret",
+    "client_credentials": "config.clientSecret",
 }
 
 
@@ -147,7 +168,10 @@ def given(body: ServerBody) -> Given:
         "auth": body.auth_type,
         "auth_header": config.header_name,
         "username": config.username,
+        "client_id": config.client_id,
+        "scope": config.scope,
         "cwd": config.cwd,
+        "template": config.template,
         "auto_connect": body.auto_connect,
         "trusted": body.trusted,
         "system_instruction": body.system_instruction,
@@ -162,6 +186,7 @@ def given(body: ServerBody) -> Given:
         else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
     }
     read.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
+    read.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
     if body.url is None and config.url is not None:
         read.called["url"] = "config.url"
     if body.name is None:
@@ -179,9 +204,14 @@ def given(body: ServerBody) -> Given:
 
 
 def _read_secret(read: Given, body: ServerBody, config: ConfigBody) -> None:
-    sent = {"apiKey": body.api_key, "config.headerValue": config.header_value, "config.password": config.password}
+    sent = {
+        "apiKey": body.api_key,
+        "config.headerValue": config.header_value,
+        "config.password": config.password,
+        "config.clientSecret": config.client_secret,
+    }
     values = {name: value.get_secret_value() for name, value in sent.items() if value is not None}
-    kind = read.fields.get("auth", "").lower()
+    kind = read.fields.get("auth", "").lower().replace("-", "_")
     name = _SECRET_FIELD.get(kind, "apiKey") if kind else next(iter(values), "apiKey")
     for other in values.keys() - {name}:
         read.errors[other] = f"It goes with authType {AUTH_OF[other].value}."

@@ -17,6 +17,7 @@ from bot.commands.profile_keeping import ProfileKeeping
 from bot.commands.server_calls import ServerCalls
 from bot.commands.server_drafting import ServerDrafting
 from bot.commands.server_keeping import ServerKeeping
+from bot.commands.signing_in import SigningIn
 from bot.commands.tool_reviewing import ToolReviewing
 from bot.domain.callers import Caller
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -65,6 +66,7 @@ class Services:
     drafting: ServerDrafting
     keeping: ServerKeeping
     calls: ServerCalls
+    signing_in: SigningIn
     reviewing: ToolReviewing
     policies: PolicyKeeping
     profiles: ProfileKeeping
@@ -79,6 +81,7 @@ class Services:
             ServerDrafting(parts, directory),
             ServerKeeping(parts, directory),
             ServerCalls(parts, directory),
+            SigningIn(parts, directory),
             ToolReviewing(parts),
             PolicyKeeping(parts, directory),
             ProfileKeeping(parts),

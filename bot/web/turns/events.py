@@ -2,10 +2,12 @@
 
     event                 data
     init                  responseId, conversationId, status, ahead and what a stream begins with
-    conversation_status   responseId, conversationId, status, waitingForApproval, ahead
+    conversation_status   responseId, conversationId, status, waitingForApproval, waitingForAnswer, ahead
     message               a piece of a reply: delta, to stand at offset; whole, with content and notes, once COMPLETED
     tool_call_update      a call as it stands now (`ToolCallShape`)
     approval_required     a call that waits for a signature (`ApprovalShape`)
+    elicitation_required  what a server waits to hear from whoever asked (`ElicitationShape`)
+    elicitation_settled   the same, once it waits no longer
     error                 code, message: why there is no answer
     done                  the whole response (`ResponseShape`), as the last event
 
@@ -22,18 +24,30 @@ from typing import Any, assert_never
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.web.turns.cursors import NOTHING, OVER, Cursor, checksum
+from bot.web.turns.elicitations import Told, elicitation_shape
 from bot.web.turns.shapes import (
     MessageStatus,
     SignedBy,
     approval_shape,
-    is_waiting,
     response_shape,
     status_of,
     step_id,
     tool_call_shape,
+    waits_for_answer,
+    waits_for_approval,
 )
 
-EVENTS = ("init", "conversation_status", "message", "tool_call_update", "approval_required", "error", "done")
+EVENTS = (
+    "init",
+    "conversation_status",
+    "message",
+    "tool_call_update",
+    "approval_required",
+    "elicitation_required",
+    "elicitation_settled",
+    "error",
+    "done",
+)
 _ENDS = {
     TurnStatus.DONE: "d",
     TurnStatus.CANCELLED: "c",
@@ -47,6 +61,7 @@ _AWAITING, _ASKED = "w", "a"
 _CALLS = {
     StepStatus.READY: "s",
     StepStatus.STARTED: "s",
+    StepStatus.ASKING: "q",
     StepStatus.DONE: "d",
     StepStatus.FAILED: "f",
     StepStatus.DENIED: "n",
@@ -68,14 +83,15 @@ class StreamEvent:
 @dataclass(slots=True)
 class Teller:
     """Tells one client of one turn. `conversation` is its conversation's id on the wire, `opening` what `init` says
-    beside. `cursor` is how much the client knows; what running calls say of themselves is told as it comes, and not
-    made up for.
+    beside, `reader` the client's principal. `cursor` is how much the client knows; what running calls say of themselves
+    is told as it comes, and not made up for.
     """
 
     conversation: str
     signed_by: SignedBy
     cursor: Cursor
     opening: Mapping[str, Any] = field(default_factory=dict)
+    reader: str = ""
     _progress: dict[int, str] = field(default_factory=dict)
 
     def tell(self, view: TurnView) -> Iterator[StreamEvent]:
@@ -110,7 +126,8 @@ class Teller:
             "responseId": view.turn.id,
             "conversationId": self.conversation,
             "status": status_of(view.turn),
-            "waitingForApproval": is_waiting(view),
+            "waitingForApproval": waits_for_approval(view),
+            "waitingForAnswer": waits_for_answer(view),
             "ahead": view.ahead,
         }
 
@@ -151,18 +168,31 @@ class Teller:
     # ------------------------------------------------------------------ calls
 
     def _call(self, view: TurnView, place: int, step: ToolStep) -> Iterator[StreamEvent]:
-        told = self.cursor.steps[place] if place < len(self.cursor.steps) else ""
+        before = self.cursor.steps[place] if place < len(self.cursor.steps) else ""
+        told, questions = Told.read(before)
         now, progress = _code(step), view.progress.get(step.n, "")
         if told not in (now, _asked(now)):
-            yield self._updated(view, place, step, now)
+            yield self._updated(view, place, step, questions.written(now))
         elif progress and not step.status.ended and self._progress.get(step.n) != progress:
-            yield self._updated(view, place, step, told)
+            yield self._updated(view, place, step, before)
         self._progress[step.n] = progress
         approval = step.approval
         if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[place] == now:
             shape = approval_shape(view.turn, step, approval, self.conversation, self.signed_by)
             steps = _put(self.cursor.steps, place, _asked(now))
             yield self._event("approval_required", shape.model_dump(by_alias=True, mode="json"), steps=steps)
+        yield from self._questions(view, place, step, now)
+
+    def _questions(self, view: TurnView, place: int, step: ToolStep, code: str) -> Iterator[StreamEvent]:
+        _, told = Told.read(self.cursor.steps[place])
+        for each, after in told.news(step.elicitations):
+            steps = _put(self.cursor.steps, place, after.written(code))
+            if each is None:
+                self.cursor = replace(self.cursor, steps=steps)
+                continue
+            name = "elicitation_required" if each.open else "elicitation_settled"
+            shape = elicitation_shape(view.turn, step, each, self.conversation, self.reader)
+            yield self._event(name, shape.model_dump(by_alias=True, mode="json"), steps=steps)
 
     def _updated(self, view: TurnView, place: int, step: ToolStep, code: str) -> StreamEvent:
         shape = tool_call_shape(view.turn, step, view.progress.get(step.n))
@@ -179,7 +209,7 @@ class Teller:
             failure = {"code": "response_failed", "message": view.turn.failure}
             about = {"responseId": view.turn.id, "conversationId": self.conversation}
             yield self._event("error", {**failure, **about}, state=_FAILURE_TOLD)
-        shape = response_shape(view, self.conversation, self.signed_by)
+        shape = response_shape(view, self.conversation, self.signed_by, self.reader)
         yield self._event("done", shape.model_dump(by_alias=True, mode="json"), state=OVER)
 
 
@@ -191,13 +221,17 @@ def _state(view: TurnView, *, opening: bool = False) -> str:
         return f"q{view.ahead}"
     if view.turn.status.ended:
         return "i" if opening else _ENDS[view.turn.status]
-    return "w" if is_waiting(view) else "r"
+    match waits_for_approval(view), waits_for_answer(view):
+        case True, True:
+            return "b"
+        case approval, answer:
+            return "w" if approval else "n" if answer else "r"
 
 
 def _code(step: ToolStep) -> str:
     """A word for how a call stands."""
     if step.status is not StepStatus.AWAITING:
-        return _CALLS[step.status]
+        return _CALLS[StepStatus.ASKING if step.asks else step.status]
     approval = step.approval
     signed = f"_{len(approval.signers)}" if approval is not None and approval.signers else ""
     return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"

@@ -18,10 +18,11 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.edits import changes
 from bot.domain.secret_shapes import without_secrets
 from bot.domain.terms import Terms
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, Turn, TurnStatus
+from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.rendering.cards import card
 from bot.rendering.changes import answer
+from bot.web.turns.elicitations import ElicitationShape, elicitations_of
 from bot.web.wire import Sent, moment
 
 
@@ -81,6 +82,7 @@ class ToolCallShape(Sent):
     title: str
     status: CallStatus
     waiting_for_approval: bool
+    waiting_for_answer: bool = Field(description="Its server waits to hear something from whoever asked.")
     approval_request_id: str | None
     arguments: dict[str, Any] = Field(description="With dots for every secret.")
     result: str | None
@@ -138,12 +140,14 @@ class ResponseShape(Sent):
     conversation_id: str
     status: ConversationStatus
     waiting_for_approval: bool = Field(description="Nothing more happens until somebody has signed or denied.")
+    waiting_for_answer: bool = Field(description="Nothing more happens until whoever asked has answered a server.")
     ahead: int = Field(description="How many earlier responses of the conversation come first.")
     text: str = Field(description="The answer, as far as it has come.")
     error: str | None
     messages: list[MessageShape]
     tool_calls: list[ToolCallShape]
     approvals: list[ApprovalShape] = Field(description="What waits for a signature.")
+    elicitations: list[ElicitationShape] = Field(description="What servers wait to hear from whoever asked.")
     ignored: list[str] = Field(default_factory=list, description="Fields of the request that had no effect.")
     created_at: str
 
@@ -163,6 +167,7 @@ _CALLS = {
     StepStatus.AWAITING: CallStatus.IN_PROGRESS,
     StepStatus.READY: CallStatus.IN_PROGRESS,
     StepStatus.STARTED: CallStatus.IN_PROGRESS,
+    StepStatus.ASKING: CallStatus.IN_PROGRESS,
     StepStatus.DONE: CallStatus.COMPLETED,
     StepStatus.FAILED: CallStatus.FAILED,
     StepStatus.DENIED: CallStatus.DENIED,
@@ -178,11 +183,23 @@ def status_of(turn: Turn) -> ConversationStatus:
 
 
 def is_waiting(view: TurnView) -> bool:
-    """Whether nothing more happens until somebody has decided: the engine may be about to put the turn down."""
+    """Whether nothing more happens until somebody has decided or answered: the engine may be about to put the turn
+    down.
+    """
     if view.turn.status not in (TurnStatus.RUNNING, TurnStatus.WAITING):
         return False
     open_calls = [step for step in view.steps if isinstance(step, ToolStep) and not step.status.ended]
-    return bool(open_calls) and all(step.status is StepStatus.AWAITING for step in open_calls)
+    return bool(open_calls) and all(step.status in WAITING or step.asks for step in open_calls)
+
+
+def waits_for_approval(view: TurnView) -> bool:
+    """Whether nothing more happens before somebody has signed or denied."""
+    return is_waiting(view) and bool(view.awaiting)
+
+
+def waits_for_answer(view: TurnView) -> bool:
+    """Whether nothing more happens before whoever asked has answered a server."""
+    return is_waiting(view) and view.asks
 
 
 def step_id(turn: Turn, n: int) -> str:
@@ -206,6 +223,7 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
         title=tool.title if tool is not None else "",
         status=_CALLS[step.status],
         waiting_for_approval=step.status is StepStatus.AWAITING,
+        waiting_for_answer=not step.status.ended and bool(step.asks),
         approval_request_id=approval.id if approval is not None else None,
         arguments=masked_arguments(step),
         result=text if good else None,
@@ -297,18 +315,22 @@ def approvals_of(view: TurnView, conversation: str, who: SignedBy) -> list[Appro
     ]
 
 
-def response_shape(view: TurnView, conversation: str, who: SignedBy) -> ResponseShape:
-    """A response as it stands. `conversation` is its conversation's id on the wire."""
+def response_shape(view: TurnView, conversation: str, who: SignedBy, reader: str = "") -> ResponseShape:
+    """A response as it stands. `conversation` is its conversation's id on the wire, `reader` the principal of whoever
+    reads this.
+    """
     return ResponseShape(
         response_id=view.turn.id,
         conversation_id=conversation,
         status=status_of(view.turn),
-        waiting_for_approval=is_waiting(view),
+        waiting_for_approval=waits_for_approval(view),
+        waiting_for_answer=waits_for_answer(view),
         ahead=view.ahead,
         text=answer(view),
         error=view.turn.failure or None,
         messages=messages_of(view),
         tool_calls=calls_of(view),
         approvals=approvals_of(view, conversation, who),
+        elicitations=elicitations_of(view, conversation, reader),
         created_at=moment(view.turn.created_at),
     )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from typing import Any
 
+from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable, UnfitAnswer
 from bot.domain.approvals import (
     AlreadySettled,
     Approval,
@@ -21,6 +22,7 @@ from bot.domain.approvals import (
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
+from bot.domain.elicitations import Elicited
 from bot.domain.grants import Permission
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Question, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnStatus
@@ -144,6 +146,13 @@ class ScriptedEngine:
         self.editings: list[Editing] = []
         """What `revise` says, in order; then it takes everything."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
+        self.inquiries: dict[str, Inquiry | NotAnswerable] = {}
+        """What servers have asked back, by the questions' ids."""
+        self.answerings: list[Answering] = []
+        """What `answer` says, in order; then it takes everything."""
+        self.replied: list[tuple[str, Elicited, Member]] = []
+        self.answered: asyncio.Queue[Elicited] = asyncio.Queue()
+        """Every answer that needs no other, for a script that waits for it."""
         self.stops: list[str] = []
         self.repeated: list[tuple[str, str, int]] = []
         self.answers: list[Settlement] = []
@@ -200,6 +209,16 @@ class ScriptedEngine:
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
         self.revisions.append((approval_id, revision, dict(arguments), member))
         return self.editings.pop(0) if self.editings else Revised(revision + 1)
+
+    async def inquiry(self, elicitation_id: str, member: Member) -> Inquiry | NotAnswerable:
+        return self.inquiries.get(elicitation_id, NoSuchApproval())
+
+    async def answer(self, elicitation_id: str, reply: Elicited, member: Member) -> Answering:
+        self.replied.append((elicitation_id, reply, member))
+        answering = self.answerings.pop(0) if self.answerings else Answered(reply.action)
+        if not isinstance(answering, UnfitAnswer):
+            self.answered.put_nowait(reply)
+        return answering
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         if self.refusals:

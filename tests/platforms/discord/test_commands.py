@@ -48,7 +48,8 @@ async def test_a_command_in_a_thread_is_about_that_thread() -> None:
 async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
     async with commanding([Reply("Added.")]) as place:
         given = {"name": "jira", "url": "https://jira.example/mcp", "auth": "header", "header": "A=env:A B=env:B"}
-        await place.discord.command(place.priya, "mcp add", place.channel, {**given, "no-verify": True, "here": False})
+        flags = {"no-verify": True, "trusted": False}
+        await place.discord.command(place.priya, "mcp add", place.channel, {**given, **flags})
         assert place.invoked.words == (
             "add",
             "--url=https://jira.example/mcp",

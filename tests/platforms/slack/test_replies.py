@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.domain.answering import Inquiry
 from bot.domain.commands import Action, Page, Reply, Table, Tone
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, Waiting, home_view
@@ -144,11 +145,13 @@ def tab(home: Home) -> str:
 
 
 WAITING = Waiting(scenes.ASKED.turn, scenes.a_filing(StepStatus.AWAITING))
+PAYING = scenes.a_booking(StepStatus.ASKING, scenes.asked_back(scenes.PAY))
+QUESTION = Inquiry(scenes.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
 
 
 def test_the_tab_shows_what_waits_what_was_asked_for_and_how_servers_stand() -> None:
     assert (
-        tab(Home(NOW, [WAITING], [scenes.ASKED.turn, scenes.ANSWERED.turn], scenes.SERVERS))
+        tab(Home(NOW, [WAITING], asked=[scenes.ASKED.turn, scenes.ANSWERED.turn], servers=scenes.SERVERS))
         == """\
 # Waiting for you (1)
 *Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
@@ -166,6 +169,28 @@ Updated <now>"""
     )
 
 
+def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() -> None:
+    assert (
+        tab(Home(NOW, [WAITING], [QUESTION], asked=[scenes.SENT_AWAY.turn]))
+        == """\
+# Waiting for you (2)
+*travel wants a page visited*
+*Server *travel   *Tool *book_train
+*The page is on *`pay.example.com`
+The server says:
+> Confirm the payment of £84.00 with your bank.
+expires <within 30 min>
+[Show the link…](primary) [Decline]
+*Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
+Asked by Priya · expires <expires in 30 min>
+[Review]
+# What you asked for
+◇ waits for your answer   why did checkout 502 after the deploy?
+Updated <now>"""
+    )
+    assert NOTHING_WAITS not in tab(Home(NOW, inquiries=[QUESTION]))
+
+
 def test_its_buttons_open_the_call_and_the_list() -> None:
     blocks = home_view(Home(NOW, [WAITING], servers=scenes.SERVERS))["blocks"]
     assert read(*pressed(blocks, "Review")) == Review("3a7f3c2e9b")
@@ -181,7 +206,9 @@ def test_whoever_administers_nothing_sees_no_servers_and_a_first_visit_is_welcom
 
 
 def test_long_lists_are_counted_and_stay_below_what_slack_takes() -> None:
-    text = tab(Home(NOW, [WAITING] * 60, [scenes.ASKED.turn] * 60, scenes.SERVERS * 30, first_visit=True))
+    asked, servers = [scenes.ASKED.turn] * 60, scenes.SERVERS * 30
+    text = tab(Home(NOW, [WAITING] * 60, [QUESTION] * 60, asked, servers, first_visit=True))
+    assert text.count("[Show the link…]") == 10
     assert text.count("[Review]") == 10
     assert text.count("and 50 more") == 2
     counted = tab(Home(NOW, [WAITING] * 10, more_waiting=7))

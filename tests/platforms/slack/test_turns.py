@@ -112,6 +112,11 @@ def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
     assert only(view) == "  . ◌ Waiting behind 1 earlier message\n[Withdraw]"
 
 
+def test_behind_what_a_server_wants_to_hear_that_can_be_stopped() -> None:
+    view = a_view(status=TurnStatus.QUEUED, ahead=1, blocker=Blocker("earlier", awaits_answer=True))
+    assert only(view) == "  . ◌ Waiting behind a question of a server\n[Stop what is ahead] [Withdraw]"
+
+
 def test_a_failure_says_why_and_under_which_reference() -> None:
     assert only(scenes.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
 

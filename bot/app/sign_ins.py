@@ -1,0 +1,31 @@
+"""Signing in to MCP servers by OAuth: what keeps tokens good in every process, and who lets people sign in.
+
+Called by `office`. What is here loads the MCP library, so nobody imports it before there is a house.
+"""
+
+from __future__ import annotations
+
+from bot.app.stores import Stores
+from bot.commands.parts import Linking
+from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_PATH
+from bot.ports import SignIns
+from bot.tools.addresses import Allowances
+from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
+from bot.tools.redaction import Redaction
+from bot.tools.toolbox import McpToolbox
+
+
+def bearers_of(kept: Stores, redact: Redaction, allowances: Allowances) -> Bearers:
+    """Whoever has the tokens of servers that are signed in to."""
+    return Bearers(Desk(kept.sign_ins, kept.leases, redact, allowances))
+
+
+def sign_ins_of(linking: Linking | None, toolbox: McpToolbox, bearers: Bearers) -> SignIns | None:
+    """Whoever lets people sign in, if there is an address that they can come back to. The bot describes itself at an
+    address that others can reach, which this machine's own is not.
+    """
+    if linking is None:
+        return None
+    address = linking.address
+    metadata_url = f"{address}{CLIENT_PATH}" if address.startswith("https://") else ""
+    return OAuthSignIns(toolbox, bearers, Ourselves(f"{address}{CALLBACK_PATH}", metadata_url))

@@ -1,0 +1,320 @@
+"""Servers that are started by one of the operator's launch templates: how they are typed, drafted and asked for in
+forms, and the secrets that they wait for.
+
+Called by adding, editing and the HTTP API through `server_drafting`. A definition of such a server has the fields
+`template` and `slot_NAME`; everything else of it is in `definitions`. What a slot takes is for
+`bot.domain.launch_templates` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bot.commands.definition_fields import REFERENCE, read_reference
+from bot.commands.definitions import KEEP, Drafted, command_line
+from bot.commands.refusals import Refusal
+from bot.commands.server_forms import Asking, Step, confirmation, steps_of_adding, steps_of_editing
+from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind
+from bot.domain.launch_templates import (
+    LONGEST_VALUE,
+    ChoiceRule,
+    IntegerRule,
+    LaunchTemplate,
+    Misfilled,
+    PathRule,
+    SecretRule,
+    Slot,
+    Templates,
+    TextRule,
+)
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import STDIO, Launch, ServerRecord, StdioTransport
+from bot.domain.tools import digest
+
+TEMPLATE = "template"
+SLOT = "slot_"
+MISSING_SECRET = f"It is missing. {REFERENCE}"
+_SEEN = "seen"
+_SEEN_LENGTH = 16
+"""Characters of a digest: a longer one would look like somebody's token."""
+_SLOT_NAME = re.compile(r"[a-z0-9_]+")
+_NOT_ITS_OWN = "The launch template says what is started: leave this empty."
+_THEIRS = ("command", "url", "cwd")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record with the program that a template says, the fields that are left to be read, and what is wrong, by
+    field.
+    """
+
+    record: ServerRecord
+    fields: Mapping[str, str]
+    errors: Mapping[str, str]
+
+
+def typed(words: Sequence[str]) -> dict[str, str]:
+    """`template=git repo=docs` as fields. Raises Refusal."""
+    fields: dict[str, str] = {}
+    for word in words:
+        name, assigned, value = word.partition("=")
+        name = name.strip().lower()
+        if not assigned or not _SLOT_NAME.fullmatch(name):
+            raise Refusal(
+                "What stands behind the name is a launch template and its slots, such as `template=git repo=docs`. "
+                "Options stand before that."
+            )
+        field = TEMPLATE if name == TEMPLATE else f"{SLOT}{name}"
+        if field in fields:
+            raise Refusal("Something is given twice there.")
+        fields[field] = value
+    return fields
+
+
+def launch_of(record: ServerRecord) -> Launch | None:
+    """The launch of a server that is started by a template."""
+    transport = record.config.transport
+    return transport.launch if isinstance(transport, StdioTransport) else None
+
+
+def place_of_template(record: ServerRecord, templates: Templates) -> str:
+    """The field that an objection to what a template starts is about: its path, if it has one; empty if there is no
+    template.
+    """
+    launch = launch_of(record)
+    if launch is None:
+        return ""
+    paths = list(templates[launch.template].folders) if launch.template in templates else []
+    return f"{SLOT}{paths[0]}" if len(paths) == 1 else TEMPLATE
+
+
+def wanted(record: ServerRecord, fields: Mapping[str, str]) -> bool:
+    """Whether these fields are about a server that is started by a template."""
+    transport = fields.get("transport", "").lower()
+    by_name = TEMPLATE in fields and transport in ("", STDIO)
+    return launch_of(record) is not None or transport == TEMPLATE or by_name
+
+
+def without_template(fields: Mapping[str, str]) -> dict[str, str]:
+    """The fields without what was filled in of a template, for somebody who has chosen another way since."""
+    return {name: value for name, value in fields.items() if name != TEMPLATE and not name.startswith(SLOT)}
+
+
+def placed(record: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], templates: Templates) -> Placed:
+    """The record with the template in it that the fields name, or its own one with other values."""
+    slots = {name.removeprefix(SLOT): value.strip() for name, value in fields.items() if name.startswith(SLOT)}
+    rest = without_template(fields)
+    if not wanted(record, fields):
+        errors = {f"{SLOT}{name}": "Say which launch template this is for: template=NAME." for name in slots}
+        return Placed(record, rest, errors)
+    return _Placing(record, rest, slots, templates).placed(fields.get(TEMPLATE, "").strip(), argv)
+
+
+class _Placing:
+    def __init__(
+        self, record: ServerRecord, fields: dict[str, str], slots: Mapping[str, str], templates: Templates
+    ) -> None:
+        self._record = record
+        self._fields = fields
+        self._slots = slots
+        self._templates = templates
+        self._errors: dict[str, str] = {}
+
+    def placed(self, chosen: str, argv: Sequence[str]) -> Placed:
+        before = launch_of(self._record)
+        for name in _THEIRS:
+            if self._fields.pop(name, "") or (name == "command" and argv):
+                self._errors[name] = _NOT_ITS_OWN
+        self._fields.pop("transport", None)
+        if before is not None and chosen not in ("", before.template):
+            self._errors[TEMPLATE] = "Another launch template is another server: add one, and remove this one."
+        name = before.template if before is not None else chosen
+        values = dict(before.values) if before is not None else {}
+        template = self._templates.get(name)
+        if template is None:
+            self._errors[TEMPLATE] = _unknown(name, self._templates)
+            transport = StdioTransport("", launch=Launch(name, values))
+        else:
+            transport = self._filled(template, values)
+            self._fields["env"] = "\n".join(self._secrets(template))
+        return Placed(
+            replace(self._record, config=replace(self._record.config, transport=transport)), self._fields, self._errors
+        )
+
+    def _filled(self, template: LaunchTemplate, values: dict[str, str]) -> StdioTransport:
+        values |= {name: value for name, value in self._slots.items() if name not in template.secrets}
+        try:
+            return template.filled(values)
+        except Misfilled as misfilled:
+            self._errors |= {f"{SLOT}{name}" if name else TEMPLATE: why for name, why in misfilled.errors.items()}
+            return StdioTransport("", launch=Launch(template.name, values))
+
+    def _secrets(self, template: LaunchTemplate) -> Iterator[str]:
+        """Where each secret is, as lines of the field `env`."""
+        lines = (line.partition("=") for line in self._fields.get("env", "").splitlines() if line.strip())
+        given = {variable.strip(): text.strip() for variable, _, text in lines}
+        for slot, variable in template.secrets.items():
+            line = given.pop(variable, "")
+            kept = KEEP if f"env:{variable}" in self._record.secrets else ""
+            text = self._slots.get(slot) or line or kept
+            if objection := _unusable(text):
+                self._errors[f"{SLOT}{slot}"] = objection
+            else:
+                yield f"{variable}={text}"
+        if given:
+            self._errors["env"] = f"The launch template {template.name} has no place for such a variable."
+
+
+def _unusable(text: str) -> str:
+    """Why a secret cannot be where somebody says."""
+    if not text:
+        return MISSING_SECRET
+    try:
+        if text != KEEP:
+            read_reference(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _unknown(name: str, templates: Templates) -> str:
+    there_are = f"There are: {', '.join(sorted(templates))}." if templates else "The operator has written none."
+    return f"There is no launch template of this name. {there_are}" if name else f"Which launch template? {there_are}"
+
+
+def entered_later(draft: Drafted, templates: Templates) -> Drafted:
+    """The draft with a place for each secret that nobody has said anything of, instead of the error that it is missing:
+    they are entered once the rest is kept.
+    """
+    launch = launch_of(draft.record)
+    template = templates.get(launch.template) if launch is not None else None
+    if template is None:
+        return draft
+    missing = {
+        f"{SLOT}{slot}": f"env:{variable}"
+        for slot, variable in template.secrets.items()
+        if draft.errors.get(f"{SLOT}{slot}") == MISSING_SECRET
+    }
+    errors = {name: error for name, error in draft.errors.items() if name not in missing}
+    secrets = {**draft.record.secrets, **dict.fromkeys(missing.values(), SecretReference(SecretSource.STORED))}
+    return Drafted(replace(draft.record, secrets=secrets), draft.secrets, errors)
+
+
+def awaited(draft: Drafted) -> tuple[str, ...]:
+    """The places of secrets that are still to be entered."""
+    if launch_of(draft.record) is None:
+        return ()
+    return tuple(
+        slot
+        for slot, kept in sorted(draft.record.secrets.items())
+        if kept.source is SecretSource.STORED and slot not in draft.secrets
+    )
+
+
+def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[Step]:
+    """The steps behind the first: which template, its slots, and whether exactly that may be started."""
+    choice = Field(
+        TEMPLATE,
+        "Launch template",
+        FieldKind.CHOICE,
+        "which of the operator's programs",
+        required=True,
+        choices=tuple(sorted(templates)),
+    )
+    template = templates.get(fields.get(TEMPLATE, ""))
+    if template is None:
+        return [(choice,)]
+    return [(choice,), *_slot_steps(template.slots), (confirmation(fields.get("title", "")),)]
+
+
+def steps_with_templates(fields: Mapping[str, str], asking: Asking, templates: Templates) -> list[Step]:
+    """The steps of adding a server; where there are launch templates, they can be chosen."""
+    launching = fields.get("transport") == TEMPLATE
+    first, *others = steps_of_adding(fields, asking)
+    if templates or launching:
+        first = tuple(map(_or_by_template, first))
+    return [first, *(steps_of_launching(fields, templates) if launching else others)]
+
+
+def steps_of_refilling(
+    launch: Launch, fields: Mapping[str, str], before: Mapping[str, str], templates: Templates
+) -> list[Step]:
+    """The steps of editing a server that is started by a template, with a confirmation if something else would be
+    started. Its secrets have a verb of their own.
+    """
+    names, _, words, *_ = steps_of_editing({}, {"transport": "stdio", "command": ""})
+    template = templates.get(launch.template)
+    slots = () if template is None else template.typed
+    steps: list[Step] = [tuple(each for each in names if each.name != "where"), *_slot_steps(slots), words]
+    if any(fields.get(f"{SLOT}{slot.name}", "") != before.get(f"{SLOT}{slot.name}", "") for slot in slots):
+        steps.append((confirmation(before["name"]),))
+    return steps
+
+
+def is_confirming(steps: Sequence[Step]) -> bool:
+    """Whether the last step asks for a name before something is started."""
+    return any(field.name == "confirm" for field in steps[-1])
+
+
+def seen(record: ServerRecord) -> dict[str, str]:
+    """What goes along with a form that shows exactly this command line."""
+    return {_SEEN: digest(command_line(record.config))[:_SEEN_LENGTH]}
+
+
+def unseen(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:
+    """What is wrong if the operator has changed the template since a form showed what would be started."""
+    if fields.get(_SEEN) == seen(record)[_SEEN]:
+        return {}
+    return {"confirm": "This is not what you were shown before: the operator has changed it meanwhile. Look again."}
+
+
+def described(templates: Templates) -> str:
+    """What the templates are for, a line each, to choose by."""
+    lines = (
+        f"{name}: {'. '.join(filter(None, (templates[name].title, templates[name].description)))}"
+        for name in sorted(templates)
+    )
+    return "\n".join(line.rstrip(": ") for line in lines)
+
+
+def _or_by_template(field: Field) -> Field:
+    match field.name:
+        case "transport":
+            hint = f"{field.hint}, or one of the operator's launch templates"
+            return replace(field, hint=hint, choices=(*field.choices, TEMPLATE))
+        case "where":
+            return replace(field, hint=f"{field.hint}. Nothing for a launch template", required=False)
+        case _:
+            return field
+
+
+def _slot_steps(slots: Sequence[Slot]) -> list[Step]:
+    fields = [_field(slot) for slot in slots]
+    return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
+
+
+def _field(slot: Slot) -> Field:
+    name, label = f"{SLOT}{slot.name}", slot.title or slot.name
+    hint = ". ".join(filter(None, (slot.help.rstrip("."), _takes(slot))))
+    value = slot.default or ""
+    match slot.rule:
+        case ChoiceRule(choices):
+            return Field(name, label, FieldKind.CHOICE, hint, required=True, choices=choices, value=value)
+        case SecretRule():
+            return Field(name, label, hint=hint, longest=1024)
+        case _:
+            return Field(name, label, hint=hint, required=not value, value=value, longest=LONGEST_VALUE)
+
+
+def _takes(slot: Slot) -> str:
+    match slot.rule:
+        case IntegerRule(least, most):
+            return f"{least} to {most}"
+        case PathRule(below):
+            return f"a path below {below}"
+        case SecretRule():
+            return "env:NAME or file:/path, never the secret itself"
+        case TextRule() | ChoiceRule():
+            return ""

@@ -1,0 +1,196 @@
+"""What a server asks a person back while it works on a call: to fill in a form, or to visit a page (MCP specification
+2026-07-28, client/elicitation).
+
+The person asked is always the one in whose name the call runs, and nobody else sees the answer or the address. It may
+be declined, and nothing is ever answered by itself. What a server must not ask for is declined here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from bot.domain.secret_shapes import asks_for_secret
+
+MOST_ROUNDS = 10
+"""How often one call may ask back. The MCP library's own limit."""
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+"""A last label that makes browsers take a host for an address (WHATWG URL, "ends in a number checker")."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormAsk:
+    """Values that fit a schema: a flat object of texts, numbers, switches and choices."""
+
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAsk:
+    """A page that the person is to visit. What they do there stays between them and it."""
+
+    url: str
+
+
+Ask = FormAsk | LinkAsk
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion:
+    """A question as a server puts it. `key` is its word for it, unique within what it asks at once. `message` is the
+    server's text, which is nobody's instruction.
+    """
+
+    key: str
+    message: str
+    ask: Ask
+
+
+class Action(StrEnum):
+    """How a question ended, in the protocol's words. `cancel` says that nobody has chosen anything."""
+
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Elicited:
+    """What the server is told. `content` are the values of an accepted form."""
+
+    action: Action
+    content: Mapping[str, Any] | None = None
+
+
+CANCELLED = Elicited(Action.CANCEL)
+DECLINED = Elicited(Action.DECLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """A question on disk. `id` is random and names its card; `round` counts how often the call has asked back before.
+
+    `expires_in` is in seconds and runs from the moment the card was posted; `expires_at` is epoch seconds, None until
+    then or where it never expires. `answered_by` is a name; empty where nobody has answered. `reason` says why it was
+    declined or withdrawn without anybody's doing, a sentence for people.
+    """
+
+    id: str
+    question: ServerQuestion
+    round: int = 0
+    reply: Elicited | None = None
+    answered_by: str = ""
+    reason: str = ""
+    expires_in: float | None = None
+    expires_at: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """It waits for an answer."""
+        return self.reply is None
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """What goes along when a call is sent anew after it has asked back: the answers by the questions' keys, and the
+    server's own words about where it was (`requestState`), which nobody reads.
+    """
+
+    by_key: Mapping[str, Elicited]
+    state: str | None = field(default=None, repr=False)
+
+
+Elicit = Callable[[ServerQuestion], Awaitable[Elicited]]
+"""Asks a person while a call is under way, and waits for what they say."""
+
+
+async def nobody_to_ask(_question: ServerQuestion) -> Elicited:
+    """There is nobody."""
+    return CANCELLED
+
+
+def forbidden(question: ServerQuestion) -> str:
+    """Why a question is declined without asking anybody, a sentence; empty if it may be asked. A form must not ask for
+    secrets: what is typed into a chat stays there (client/elicitation: servers MUST NOT, clients are asked to watch).
+    """
+    match question.ask:
+        case FormAsk(schema):
+            if name := _secret_field(schema):
+                return f"It asks for a secret ({name}), which nobody should type into a chat."
+        case LinkAsk(url):
+            if not _may_be_visited(url):
+                return "It wants a page visited whose address is not https, or is not written as addresses are."
+    return ""
+
+
+def suspicious(question: ServerQuestion) -> bool:
+    """Whether a form may be asked for, but its words speak of a secret: in what the server says, or in what it says of
+    a field or a choice. Words in sentences prove nothing, so people are warned.
+    """
+    match question.ask:
+        case FormAsk(schema):
+            return asks_for_secret(question.message) or any(map(asks_for_secret, _descriptions(schema)))
+        case LinkAsk():
+            return False
+
+
+def _secret_field(schema: Mapping[str, Any]) -> str:
+    for name, about in _fields(schema):
+        title, format_ = about.get("title"), about.get("format")
+        password = isinstance(format_, str) and format_.lower() == "password"
+        if password or asks_for_secret(name) or (isinstance(title, str) and asks_for_secret(title)):
+            return name
+    return ""
+
+
+def _descriptions(schema: Mapping[str, Any]) -> list[str]:
+    """What a form says of itself and of its fields."""
+    said = [schema.get("title"), schema.get("description")]
+    said += (about.get("description") for _, about in _fields(schema))
+    return [each for each in said if isinstance(each, str)]
+
+
+def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    properties = schema.get("properties")
+    found = properties.items() if isinstance(properties, Mapping) else ()
+    return [(str(name), about if isinstance(about, Mapping) else {}) for name, about in found]
+
+
+def _may_be_visited(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        named = f"[{host}]" if ":" in host else host
+        # As browsers read it, too: what is no host to us may be one to them, and another one (`a.example\\.b.example`).
+        whole = parts.netloc.lower() == (named if parts.port is None else f"{named}:{parts.port}")
+    except ValueError:
+        return False
+    if not url.isprintable() or " " in url or not whole or not _is_host(host):
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_this_machine(host))
+
+
+def _is_host(host: str) -> bool:
+    """A name of letters, digits and hyphens in any script, or an IP address as it is always written."""
+    labels = host.removesuffix(".").split(".")
+    if ":" in host or _NUMBER.fullmatch(labels[-1]):
+        return _address(host) is not None
+    return all(label and all(each in "-_" or unicodedata.category(each)[0] in "LMN" for each in label) for label in labels)
+
+
+def _is_this_machine(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

@@ -1,0 +1,208 @@
+"""Launch templates: programs that the operator lets admins start, with slots to be filled in.
+
+An admin never writes a command line: a template has it, word by word, and a slot takes what its rule lets pass. One
+word stays one word, there is no shell, and nothing that is filled in becomes an option unless its slot says so. Read
+from the operator's file by `bot.tools.template_file`; the same check is made when something is typed and whenever a
+process is about to start.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from bot.domain.servers import Launch, ServerConfig, StdioTransport
+
+LONGEST_VALUE = 500
+LONGEST_COMMAND = 1800
+"""Characters of a command line: whoever is asked whether it may be started sees all of it, on every platform."""
+_PLACE = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)\}")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """A text that fits a regular expression as a whole."""
+
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRule:
+    """One of these."""
+
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerRule:
+    """A whole number between two, each of them included."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathRule:
+    """Something that is there below a folder, or the folder itself. What is filled in is its absolute path."""
+
+    below: str
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRule:
+    """A secret, which the program gets as this environment variable and never as an argument."""
+
+    variable: str
+
+
+SlotRule = TextRule | ChoiceRule | IntegerRule | PathRule | SecretRule
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What is filled in: `{name}` in the arguments stands for it. `dashed` lets it begin with a dash."""
+
+    name: str
+    rule: SlotRule
+    title: str = ""
+    help: str = ""
+    default: str | None = None
+    dashed: bool = False
+
+    def fitted(self, text: str) -> str:
+        """What stands in the command line for what was typed. Raises ValueError, with a sentence for whoever did."""
+        if len(text) > LONGEST_VALUE or not text.isprintable():
+            raise ValueError(f"At most {LONGEST_VALUE} characters on one line, all of which can be seen.")
+        if not text:
+            raise ValueError("It is missing.")
+        fitted = _fitted(self.rule, text)
+        if fitted.startswith("-") and not self.dashed:
+            raise ValueError("It must not begin with a dash.")
+        return fitted
+
+
+class Misfilled(Exception):
+    """What is wrong, by slot. An error under an empty name is about none of them."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{slot}: {error}" if slot else error for slot, error in errors.items()))
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTemplate:
+    """A program and its arguments, with places for slots in them. `env` is fixed, and so is `cwd`."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    title: str = ""
+    description: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+
+    @property
+    def typed(self) -> tuple[Slot, ...]:
+        """The slots that are filled in with what becomes a part of the command line."""
+        return tuple(each for each in self.slots if not isinstance(each.rule, SecretRule))
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """The slots that take secrets, and the variable of each."""
+        return {each.name: each.rule.variable for each in self.slots if isinstance(each.rule, SecretRule)}
+
+    @property
+    def folders(self) -> Mapping[str, str]:
+        """The slots that take paths, and the folder that each has to stay below."""
+        return {each.name: each.rule.below for each in self.slots if isinstance(each.rule, PathRule)}
+
+    def filled(self, values: Mapping[str, str]) -> StdioTransport:
+        """The program with these values in its slots, by name; a slot that is left empty has its default. Looks at
+        nothing but the texts. Raises Misfilled.
+        """
+        fitted, errors = self._fitted(values)
+        known = {each.name for each in self.typed}
+        errors |= dict.fromkeys(values.keys() - known, f"The template {self.name} has no such slot.")
+        if errors:
+            raise Misfilled(errors)
+        args = tuple(_PLACE.sub(lambda place: _standing_for(place, fitted), each) for each in self.args)
+        if len(shlex.join((self.command, *args))) > LONGEST_COMMAND:
+            raise Misfilled({"": f"The command line would have more than {LONGEST_COMMAND} characters."})
+        given = {each.name: values[each.name] for each in self.typed if values.get(each.name)}
+        return StdioTransport(self.command, args, dict(self.env), self.cwd, Launch(self.name, given))
+
+    def paths(self, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+        """Slots that take paths: the name, the folder, and the path that these values mean. Raises Misfilled."""
+        fitted, errors = self._fitted(values)
+        if errors:
+            raise Misfilled(errors)
+        for name, folder in self.folders.items():
+            yield name, folder, fitted[name]
+
+    def _fitted(self, values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        fitted: dict[str, str] = {}
+        errors: dict[str, str] = {}
+        for slot in self.typed:
+            try:
+                fitted[slot.name] = slot.fitted(values.get(slot.name) or slot.default or "")
+            except ValueError as error:
+                errors[slot.name] = str(error)
+        return fitted, errors
+
+
+Templates = Mapping[str, LaunchTemplate]
+
+
+def no_templates() -> Templates:
+    """There are none."""
+    return {}
+
+
+def places_in(text: str) -> Iterator[str]:
+    """The names of the slots that an argument has a place for."""
+    return (place[1] for place in _PLACE.finditer(text) if place[1])
+
+
+def completed(config: ServerConfig, templates: Templates) -> ServerConfig:
+    """A server as its template would start it now, for display; without any command line if it cannot be started."""
+    match config.transport:
+        case StdioTransport(env=env, launch=Launch(name, values) as launch):
+            try:
+                filled = templates[name].filled(values)
+            except (KeyError, Misfilled):
+                return replace(config, transport=StdioTransport("", launch=launch))
+            return replace(config, transport=replace(filled, env={**filled.env, **env}))
+        case _:
+            return config
+
+
+def _standing_for(place: re.Match[str], values: Mapping[str, str]) -> str:
+    return values[place[1]] if place[1] else place[0][0]
+
+
+def _fitted(rule: SlotRule, text: str) -> str:
+    match rule:
+        case TextRule(pattern):
+            if not pattern.fullmatch(text):
+                raise ValueError(f"It does not have the form that the operator wants: {pattern.pattern}")
+            return text
+        case ChoiceRule(choices):
+            if text not in choices:
+                raise ValueError(f"One of: {', '.join(choices)}.")
+            return text
+        case IntegerRule(least, most):
+            if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
+                raise ValueError(f"A whole number from {least} to {most}.")
+            return str(int(text))
+        case PathRule(below):
+            path = PurePosixPath(below, text)
+            if ".." in path.parts or not path.is_relative_to(below):
+                raise ValueError(f"A path below {below}, without `..` in it.")
+            return str(path)
+        case SecretRule():
+            raise ValueError("A secret is no part of a command line.")

@@ -1,0 +1,254 @@
+"""Answering what a server has asked back: by a form, or by a visit to a page.
+
+Wherever commands are answered, these questions are (`InquiryForms` stands before them): a platform "says" the words of
+what is pressed on a card (`rendering.inquiries`), and shows what comes back as it does for every command. Everything
+that comes back is for the person who has pressed alone. Whether they may answer is asked of the engine, every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable, UnfitAnswer
+from bot.domain.approvals import NoSuchApproval
+from bot.domain.commands import FIELDS_A_STEP, Action, Field, Form, Invocation, Reply, Submission, Tone, Verb
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.elicitations import DECLINED, Elicited, FormAsk, LinkAsk
+from bot.domain.elicitations import Action as Answer
+from bot.ports import Commands, FrontDoor
+from bot.reception.refusals import refused
+from bot.rendering import inquiries as cards
+from bot.rendering.inquiries import domain_of, server_name, warning_of
+from bot.rendering.inquiry_fields import InquiryForm, inquiry_form
+from bot.rendering.plain import one_line, plain
+
+COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)
+SENT = "Sent. The call goes on."
+REFUSED = "Declined. The server is told that you would rather not say."
+NOT_VISITED = "Declined. The server is told that you would rather not."
+FINISHED = "Thank you. The server is told that you have been there."
+GONE = "This question no longer exists."
+ONLY_TO_IT = "What you fill in here is sent to this server, and to nobody else."
+LEAVING = "You leave this chat: nothing that you type there passes through the bot."
+SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
+MESSAGE_LIMIT = 1_200
+STEP_FIELDS = FIELDS_A_STEP - 1
+"""The server's own words stand with them, and take the room of one."""
+_NUMBER = re.compile(r"[0-9]{1,3}")
+_CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
+
+
+def is_of_a_question(form: str) -> bool:
+    """Whether a form, by its id, is one of these: it was opened from a card, which is nothing to put an answer into."""
+    return form.startswith(f"{cards.ANSWER}:")
+
+
+class InquiryForms:
+    """Commands, and what servers ask back beside them."""
+
+    def __init__(self, engine: FrontDoor, commands: Commands) -> None:
+        self._engine = engine
+        self._commands = commands
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """Those of the commands: a server is answered from its card."""
+        return self._commands.verbs
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        """The commands' completions."""
+        return self._commands.complete(text, conversation)
+
+    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        """Do what was pressed on a card, take a form back, or leave it to the commands."""
+        match request:
+            case Invocation(command, (elicitation_id,)) if command in COMMANDS:
+                yield await self._pressed(command, elicitation_id, request)
+            case Submission(form) if is_of_a_question(form):
+                yield await self._take(request)
+            case _:
+                async for answer in self._commands.handle(request):
+                    yield answer
+
+    async def _pressed(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
+        inquiry = await self._inquiry(elicitation_id, request.member, request.conversation)
+        if not isinstance(inquiry, Inquiry):
+            return _failed(_words(inquiry))
+        match _meant(command, inquiry):
+            case (reply, told):
+                return _told(await self._engine.answer(elicitation_id, reply, request.member), told)
+            case shown:
+                return shown
+
+    async def _take(self, sent: Submission) -> Reply | Form:
+        elicitation_id, step = _read_id(sent.form)
+        inquiry = await self._inquiry(elicitation_id, sent.member, sent.conversation)
+        if not isinstance(inquiry, Inquiry):
+            return _failed(_words(inquiry))
+        asked = inquiry.elicitation.question.ask
+        if not isinstance(asked, FormAsk):
+            return _failed(SOMETHING_ELSE)
+        filling = _Filling(inquiry, inquiry_form(asked.schema), sent.fields)
+        content, errors = filling.form.read(sent.fields)
+        if errors:
+            return filling.step(filling.step_of(next(iter(errors))), errors)
+        if step + 1 < filling.steps:
+            return filling.step(step + 1)
+        answered = await self._engine.answer(elicitation_id, Elicited(Answer.ACCEPT, content), sent.member)
+        if isinstance(answered, UnfitAnswer) and filling.steps:
+            wrong = filling.errors_of(answered)
+            return filling.step(filling.step_of(next(iter(wrong))), wrong)
+        return _told(answered, SENT)
+
+    async def _inquiry(self, elicitation_id: str, member: Member, where: ConversationKey) -> Inquiry | NotAnswerable:
+        """The question, if it belongs to the workspace in which it is answered."""
+        inquiry = await self._engine.inquiry(elicitation_id, member)
+        if isinstance(inquiry, Inquiry) and inquiry.turn.conversation.home != where.home:
+            return NoSuchApproval()
+        return inquiry
+
+
+class _Filling:
+    """A form on its way through its steps. `answers` are those that have been given, by field."""
+
+    def __init__(self, inquiry: Inquiry, form: InquiryForm, answers: Mapping[str, str]) -> None:
+        self.form = form
+        self._inquiry = inquiry
+        self._answers = {each.name: answers[each.name] for each in form.fields if each.name in answers}
+
+    @property
+    def steps(self) -> int:
+        """How many steps there are."""
+        return -(-len(self.form.fields) // STEP_FIELDS)
+
+    def step_of(self, name: str) -> int:
+        """The step in which a field stands."""
+        return [each.name for each in self.form.fields].index(name) // STEP_FIELDS
+
+    def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
+        """One step, with the answers that were given before."""
+        start = min(number, self.steps - 1) * STEP_FIELDS
+        fields = [self._filled(each, errors or {}) for each in self.form.fields[start : start + STEP_FIELDS]]
+        names = {each.name for each in fields}
+        return Form(
+            id=f"{cards.ANSWER}:{self._inquiry.elicitation.id}:{number}",
+            title=f"Answer {one_line(server_name(self._inquiry.step), 40)}",
+            fields=tuple(fields),
+            submit="Send" if number + 1 >= self.steps else "Continue",
+            intro=self._intro(number),
+            carried={name: answer for name, answer in self._answers.items() if name not in names},
+        )
+
+    def errors_of(self, unfit: UnfitAnswer) -> dict[str, str]:
+        """What does not fit as errors by field, the first field first."""
+        wrong: dict[str, str] = {}
+        for each in unfit.problems:
+            wrong.setdefault(self.form.field_of(each.argument), one_line(each.problem, 200))
+        wrong = wrong or {self.form.fields[0].name: "The server wants something else."}
+        return dict(sorted(wrong.items(), key=lambda each: self.step_of(each[0])))
+
+    def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
+        return replace(field, value=self._answers.get(field.name, field.value), error=errors.get(field.name, ""))
+
+    def _intro(self, number: int) -> str:
+        """Who asks what, and where the answers go: with every step, since people fill in what they see. What the server
+        says is marked line by line, so that none of it can be taken for a word of ours.
+        """
+        warning = warning_of(self._inquiry.elicitation.question)
+        ours = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
+        if number:
+            return f"{server_name(self._inquiry.step)} asks for more. {ours}"
+        left = ", ".join(one_line(each, 60) for each in self.form.left[:10])
+        more = f" There is no room here for: {left}." if left else ""
+        said = "\n".join(f"> {line}" for line in _message(self._inquiry).split("\n"))
+        return f"{server_name(self._inquiry.step)} asks:\n{said}\n\n{ours}{more}"
+
+
+def _meant(command: str, inquiry: Inquiry) -> Reply | Form | tuple[Elicited, str]:
+    """What a press shows, or what it answers and what is said then."""
+    match command, inquiry.elicitation.question.ask:
+        case cards.ANSWER, FormAsk(schema):
+            filling = _Filling(inquiry, inquiry_form(schema), {})
+            return filling.step(0) if filling.steps else _without_fields(inquiry)
+        case cards.VISIT, LinkAsk(url):
+            return _way(inquiry, url)
+        case cards.DECLINE, asked:
+            return DECLINED, REFUSED if isinstance(asked, FormAsk) else NOT_VISITED
+        case cards.VISITED, LinkAsk():
+            return Elicited(Answer.ACCEPT), FINISHED
+        case cards.CONFIRM, FormAsk():
+            return Elicited(Answer.ACCEPT, {}), SENT
+        case _:
+            return _failed(SOMETHING_ELSE)
+
+
+def _without_fields(inquiry: Inquiry) -> Reply:
+    """A form without fields: there is nothing to say but yes."""
+    elicitation_id = inquiry.elicitation.id
+    return Reply(
+        "The server wants a yes before it goes on.",
+        details=((f"{server_name(inquiry.step)} asks", _message(inquiry)),),
+        actions=(
+            Action("Yes, go on", (cards.CONFIRM, elicitation_id), Tone.PRIMARY),
+            Action("Decline", (cards.DECLINE, elicitation_id)),
+        ),
+    )
+
+
+def _way(inquiry: Inquiry, url: str) -> Reply:
+    """The address, whole, with where it leads to said first: it is for this person alone."""
+    question, elicitation_id = inquiry.elicitation.question, inquiry.elicitation.id
+    warning = warning_of(question)
+    parts = (
+        f"The link leads to {_code(domain_of(question.ask))}. {LEAVING}",
+        f"⚠ {warning}" if warning else "",
+        _code(url),
+    )
+    return Reply(
+        "\n\n".join(filter(None, parts)),
+        details=((f"{server_name(inquiry.step)} says", _message(inquiry)),),
+        actions=(
+            Action("I have finished", (cards.VISITED, elicitation_id), Tone.PRIMARY),
+            Action("Decline", (cards.DECLINE, elicitation_id)),
+        ),
+        link=url,
+    )
+
+
+def _code(address: str) -> str:
+    """An address as code, which it cannot end by itself."""
+    return f"`{''.join(_CODE.get(each, each) for each in address)}`"
+
+
+def _message(inquiry: Inquiry) -> str:
+    text = plain(inquiry.elicitation.question.message).strip()
+    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT].rstrip()}…"
+
+
+def _read_id(form: str) -> tuple[str, int]:
+    """Which question, and which step; nobody's where the id is none of ours."""
+    match form.split(":"):
+        case [_, elicitation_id, step] if _NUMBER.fullmatch(step):
+            return elicitation_id, int(step)
+        case _:
+            return "", 0
+
+
+def _told(answered: Answering, told: str) -> Reply:
+    match answered:
+        case Answered():
+            return Reply(told)
+        case UnfitAnswer(problems):
+            return _failed(one_line("; ".join(each.problem for each in problems) or "It does not fit.", 300))
+        case objection:
+            return _failed(_words(objection))
+
+
+def _words(objection: NotAnswerable) -> str:
+    return GONE if isinstance(objection, NoSuchApproval) else refused(objection)
+
+
+def _failed(text: str) -> Reply:
+    return Reply(text, failed=True)

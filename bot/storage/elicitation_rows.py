@@ -1,0 +1,295 @@
+"""What servers ask back, as rows: kept, read, closed. Called by the transactions in which that happens.
+
+A question with a round is one of a call that is sent again with the answers; a round of 0 is one of a call that waits
+for it while it is under way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.elicitations import (
+    DECLINED,
+    Action,
+    Ask,
+    Elicitation,
+    Elicited,
+    FormAsk,
+    LinkAsk,
+    Replies,
+    ServerQuestion,
+    forbidden,
+)
+from bot.domain.turns import StepStatus
+from bot.storage import audit
+from bot.storage.clock import now
+from bot.storage.tables import deliveries, elicitations, steps, turns
+
+OVERDUE = "Nobody answered in time."
+
+_add = elicitations.insert().values(
+    created_at=now(),
+    seen_from=sa.select(deliveries.c.wanted + 1).where(deliveries.c.turn_id == bindparam("t")).scalar_subquery(),
+)
+_rounds = sa.select(sa.func.coalesce(sa.func.max(elicitations.c.round), 0)).where(
+    elicitations.c.turn_id == bindparam("t"), elicitations.c.n == bindparam("i")
+)
+_of_turn = (
+    sa.select(elicitations)
+    .where(elicitations.c.turn_id == bindparam("t"))
+    .order_by(elicitations.c.n, elicitations.c.round, elicitations.c.created_at, elicitations.c.key)
+)
+_one = (
+    sa.select(elicitations, steps.c.status.label("step"), (elicitations.c.expires_at <= now()).label("overdue"))
+    .join(steps, sa.and_(steps.c.turn_id == elicitations.c.turn_id, steps.c.n == elicitations.c.n))
+    .where(elicitations.c.id == bindparam("e"))
+)
+_open = elicitations.c.status == "open"
+_of_this_turn = elicitations.c.turn_id == bindparam("t")
+_close = (
+    elicitations.update()
+    .where(_open)
+    .values(
+        status=bindparam("to"),
+        answer=bindparam("what", type_=elicitations.c.answer.type),
+        answered_by=bindparam("by"),
+        reason=bindparam("why"),
+        answered_at=now(),
+    )
+)
+_close_one = _close.where(elicitations.c.id == bindparam("e")).returning(elicitations.c.turn_id)
+_close_of_step = _close.where(_of_this_turn, elicitations.c.n == bindparam("i")).returning(elicitations.c.n)
+_close_of_turn = _close.where(_of_this_turn).returning(elicitations.c.n)
+_close_overdue = _close.where(_of_this_turn, elicitations.c.expires_at <= now()).returning(elicitations.c.n)
+# A call that was under way when its process died can take no answer any more.
+_close_orphaned = _close.where(
+    _of_this_turn, elicitations.c.round == 0, elicitations.c.fence < bindparam("f")
+).returning(elicitations.c.n)
+_still_asked = sa.exists().where(
+    elicitations.c.turn_id == steps.c.turn_id, elicitations.c.n == steps.c.n, elicitations.c.status == "open"
+)
+_go_on = (
+    steps.update()
+    .where(steps.c.turn_id == bindparam("t"), steps.c.status == StepStatus.ASKING, ~_still_asked)
+    .values(status=StepStatus.READY)
+    .returning(steps.c.n)
+)
+_wait = (
+    steps.update()
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.n == bindparam("i"),
+        steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
+    )
+    .values(status=StepStatus.ASKING)
+    .returning(steps.c.n)
+)
+_posted = (
+    elicitations.update()
+    .where(_of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.seen_from <= bindparam("upto"))
+    .values(expires_at=now() + elicitations.c.expires_in)
+)
+_unseen = sa.select(elicitations.c.id).where(
+    _of_this_turn, _open, elicitations.c.expires_at.is_(None), elicitations.c.seen_from <= bindparam("upto")
+)
+_soonest = sa.select(sa.func.min(elicitations.c.expires_at)).where(_of_this_turn, _open)
+
+unposted = sa.exists().where(
+    _of_this_turn,
+    _open,
+    elicitations.c.expires_at.is_(None),
+    elicitations.c.expires_in.is_not(None),
+    elicitations.c.seen_from <= bindparam("upto"),
+)
+"""Whether a question of turn `t` up to revision `upto` waits for its time to begin."""
+asked_back = sa.exists().where(elicitations.c.turn_id == turns.c.id)
+"""Whether a turn has anything here at all: few have."""
+still_asks = sa.exists().where(elicitations.c.turn_id == turns.c.id, _open)
+"""Whether a server waits to hear something in a turn."""
+
+
+def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitation], state: str | None) -> None:
+    """Keep what a call wants to know before it is sent again: nothing is under way from now on. Where nobody may be
+    asked it goes on at once. Run twice it does nothing the second time.
+    """
+    if connection.execute(_wait, {"t": turn_id, "i": n}).first() is None:
+        return
+    number = connection.execute(_rounds, {"t": turn_id, "i": n}).scalar_one() + 1
+    for each in new:
+        _insert(connection, turn_id, n, replace(each, round=number), state=state)
+    connection.execute(_go_on, {"t": turn_id})
+
+
+def ask_meanwhile(connection: sa.Connection, turn_id: str, n: int, new: Elicitation, fence: int) -> None:
+    """Keep what a call that is under way wants to know. Run twice it does nothing the second time."""
+    if found(connection, new.id) is None:
+        _insert(connection, turn_id, n, new, fence=fence)
+
+
+def withdraw(connection: sa.Connection, elicitation_id: str, reason: str) -> None:
+    """Wait no more for one answer."""
+    row = connection.execute(_close_one, {"e": elicitation_id, **_withdrawn(reason)}).first()
+    if row is not None:
+        connection.execute(_go_on, {"t": row.turn_id})
+
+
+def withdraw_of_step(connection: sa.Connection, turn_id: str, n: int) -> None:
+    """The call has ended: whatever it wanted to know, it needs no answer any more."""
+    connection.execute(_close_of_step, {"t": turn_id, "i": n, **_withdrawn("")})
+
+
+def withdraw_of_turn(connection: sa.Connection, turn_id: str) -> None:
+    """The same for every call of a turn that ends."""
+    connection.execute(_close_of_turn, {"t": turn_id, **_withdrawn("")})
+
+
+def settle(connection: sa.Connection, turn_id: str, fence: int) -> bool:
+    """What has timed out, and what a dead process was asking while its calls were under way: whether there was any."""
+    orphaned = connection.execute(_close_orphaned, {"t": turn_id, "f": fence, **_withdrawn("")}).all()
+    return bool(orphaned) | settle_overdue(connection, turn_id)
+
+
+def settle_overdue(connection: sa.Connection, turn_id: str) -> bool:
+    """Tell servers that nobody has answered in time; whether there were any. Calls that wait for nothing else go on."""
+    overdue = connection.execute(_close_overdue, {"t": turn_id, **_withdrawn(OVERDUE)}).all()
+    return bool(connection.execute(_go_on, {"t": turn_id}).all()) or bool(overdue)
+
+
+def start_the_clocks(connection: sa.Connection, turn_id: str, revision: int) -> bool:
+    """The time of the questions that are asked up to `revision` runs from now; whether there are any."""
+    return bool(connection.execute(_posted, {"t": turn_id, "upto": revision}).rowcount)
+
+
+def withdraw_unshown(connection: sa.Connection, turn_id: str, revision: int, reason: str) -> bool:
+    """Questions up to `revision` that can never be shown are nobody's to answer; whether there were any."""
+    unseen = connection.execute(_unseen, {"t": turn_id, "upto": revision}).scalars().all()
+    for elicitation_id in unseen:
+        withdraw(connection, elicitation_id, reason)
+    return bool(unseen)
+
+
+def soonest_end(connection: sa.Connection, turn_id: str) -> float | None:
+    """When the first question of a turn times out, in epoch seconds."""
+    end: float | None = connection.execute(_soonest, {"t": turn_id}).scalar()
+    return end
+
+
+def read(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[Any]]:
+    """The rows of a turn by the numbers of its steps, in order."""
+    by_step: dict[int, list[Any]] = defaultdict(list)
+    for row in connection.execute(_of_turn, {"t": turn_id}):
+        by_step[row.n].append(row)
+    return by_step
+
+
+def elicitations_of(rows: Sequence[Any]) -> tuple[Elicitation, ...]:
+    """A step's rows as values."""
+    return tuple(map(_read, rows))
+
+
+def replies_of(rows: Sequence[Any]) -> Replies | None:
+    """What goes along when a step is sent next: the answers of its last round, if it has had one."""
+    last = max((row.round for row in rows), default=0)
+    if not last:
+        return None
+    of_last = [row for row in rows if row.round == last]
+    answered = {row.body["key"]: reply for row in of_last if (reply := _read_reply(row)) is not None}
+    return Replies(answered, of_last[0].state)
+
+
+def found(connection: sa.Connection, elicitation_id: str) -> Any:
+    """The row of a question, with whether its time is over (`overdue`); None if there is none."""
+    return connection.execute(_one, {"e": elicitation_id}).first()
+
+
+def close(connection: sa.Connection, elicitation_id: str, reply: Elicited, by: str) -> None:
+    """Keep an answer, and let the call go on if it waits for no other."""
+    told = {"to": reply.action.value, "what": content_of(reply), "by": by, "why": ""}
+    row = connection.execute(_close_one, {"e": elicitation_id, **told}).first()
+    if row is not None:
+        connection.execute(_go_on, {"t": row.turn_id})
+
+
+def _insert(
+    connection: sa.Connection,
+    turn_id: str,
+    n: int,
+    new: Elicitation,
+    *,
+    state: str | None = None,
+    fence: int | None = None,
+) -> None:
+    reason = forbidden(new.question)
+    connection.execute(
+        _add,
+        {
+            "id": new.id,
+            "turn_id": turn_id,
+            "t": turn_id,
+            "n": n,
+            "round": new.round,
+            "key": new.question.key if new.round else new.id,
+            "body": _body(new.question),
+            "state": state,
+            "fence": fence,
+            "status": DECLINED.action.value if reason else "open",
+            "reason": reason,
+            "expires_in": new.expires_in,
+        },
+    )
+    audit.record(
+        connection,
+        "asked back",
+        audit.NOBODY,
+        turn_id=turn_id,
+        step=n,
+        elicitation=new.id,
+        mode=_mode(new.question.ask),
+        **({"declined": reason} if reason else {}),
+    )
+
+
+def _mode(asked: Ask) -> str:
+    return "form" if isinstance(asked, FormAsk) else "link"
+
+
+def _body(question: ServerQuestion) -> dict[str, Any]:
+    match question.ask:
+        case FormAsk(schema):
+            return {"key": question.key, "message": question.message, "form": dict(schema)}
+        case LinkAsk(url):
+            return {"key": question.key, "message": question.message, "link": url}
+
+
+def _read(row: Any) -> Elicitation:
+    body = row.body
+    asked = LinkAsk(body["link"]) if "link" in body else FormAsk(body["form"])
+    return Elicitation(
+        row.id,
+        ServerQuestion(body["key"], body["message"], asked),
+        row.round,
+        _read_reply(row),
+        row.answered_by,
+        row.reason,
+        row.expires_in,
+        row.expires_at,
+    )
+
+
+def _read_reply(row: Any) -> Elicited | None:
+    return None if row.status == "open" else Elicited(Action(row.status), row.answer)
+
+
+def content_of(reply: Elicited) -> dict[str, Any] | None:
+    """An answer's values as they are kept."""
+    return None if reply.content is None else dict(reply.content)
+
+
+def _withdrawn(reason: str) -> dict[str, Any]:
+    return {"to": Action.CANCEL.value, "what": None, "by": "", "why": reason}

@@ -1,0 +1,60 @@
+"""What it means for a server that a session with it has ended, or never came about. Called by `connection`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.domain.servers import ServerConfig, ServerStatus
+from bot.tools.attempts import Attempt
+from bot.tools.oauth.bearer import Bearer
+from bot.tools.problems import connect_failure, connection_lost, not_in_time
+from bot.tools.redaction import Redaction
+
+_REFUSED = frozenset((401, 403))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Why a session ended, what that means for the server, and whether it had ever worked."""
+
+    problem: str
+    status: ServerStatus
+    worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a session ended: `error` ended it, `attempt` was its last request, `words` its process's last ones; `lost`:
+    the other side has hung up; `limit` is how many seconds connecting was given.
+    """
+
+    error: BaseException | None
+    attempt: Attempt
+    words: tuple[str, ...]
+    limit: float
+    worked: bool
+    lost: bool
+
+    def judged(self, config: ServerConfig, bearer: Bearer | None, redact: Redaction) -> Ended:
+        """What that means. A server that wants a sign-in has not failed, and is not tried again before there is one."""
+        refused = not self.worked and self.attempt.status in _REFUSED
+        if wanted := _signed_out(bearer, worked=self.worked) or (self.attempt.refusal if refused else ""):
+            return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
+        problem = self.attempt.refusal or self._problem(config, redact)
+        return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
+
+    def _problem(self, config: ServerConfig, redact: Redaction) -> str:
+        if self.worked and (self.lost or self.error is None):
+            return connection_lost(config, self.words)
+        if self.error is None:
+            return not_in_time(config, self.words, self.limit)
+        return connect_failure(config, self.error, self.attempt, self.words, redact=redact, limit=self.limit)
+
+
+def _signed_out(bearer: Bearer | None, *, worked: bool) -> str:
+    """Why the server does not let the bot in. One that nobody expected to may have said so when it was asked for its
+    protocol, and have refused to speak an older one after that.
+    """
+    if bearer is None or not (bearer.out or (bearer.turned_away and not worked)):
+        return ""
+    return bearer.problem

@@ -1,0 +1,64 @@
+"""What all bearers of a process share: where sign-ins are kept, who may renew one, how it is asked for, the clocks.
+
+Owns the tasks in which sign-ins are renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.servers import ServerConfig
+from bot.logs import out_of_context
+from bot.stores import Leases, SignInStore
+from bot.tools.addresses import Allowances, Resolve, resolved
+from bot.tools.oauth.asking import Asker, errand, guarded
+from bot.tools.redaction import Redaction
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`clock` is in epoch seconds, for what expires; `elapsed` in seconds of any beginning, for how long things take.
+    `pause` waits so many seconds.
+    """
+
+    store: SignInStore
+    leases: Leases
+    redact: Redaction
+    allowances: Allowances = Allowances()
+    resolve: Resolve = resolved
+    clock: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.monotonic
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def errand(self, config: ServerConfig) -> AbstractAsyncContextManager[Asker]:
+        """Somebody who asks whoever signs the bot in to this server."""
+        return errand(guarded(config, self.allowances, self.resolve))
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that outlives whoever began it. What it raises is for those who wait for it."""
+        with out_of_context():
+            task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def close(self, limit: float) -> None:
+        """Let what is under way come to its end, for so many seconds: tokens that were given out must be kept."""
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=limit)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Looked at here, so that nobody has to: whoever waits gets it too.
+            task.exception()

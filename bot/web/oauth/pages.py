@@ -1,0 +1,80 @@
+"""The page that people come back to, in all its states, as documents.
+
+Called by `routes`. Nothing that came in the address is on it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bot.commands.phrases import counted
+from bot.commands.sign_in_return import Arrived, TurnedAway
+from bot.web.documents import Document, document, person_of, plain, text_of
+
+_ASK_AGAIN = "Ask for another link in the chat: <code>/mcp connect NAME</code>"
+
+
+def arrived(outcome: Arrived) -> Document:
+    """The bot is let in."""
+    title, server = text_of(outcome.title), text_of(outcome.server)
+    facts = f"<dt>Server</dt><dd>{title if title == server else f'{title} ({server})'}</dd>"
+    facts += f"<dt>Asked for by</dt><dd>{person_of(outcome.person)}</dd>"
+    if outcome.problem:
+        said = (
+            f'<p class="notice" role="alert">It is not connected yet: {text_of(outcome.problem, 1000)}</p>'
+            f"<p>In the chat <code>/mcp doctor {server}</code> looks for the reason. You can close this window.</p>"
+        )
+    else:
+        facts += f"<dt>It has</dt><dd>{counted(outcome.tools, 'tool')}</dd>"
+        said = "<p>Go back to the chat. You can close this window.</p>"
+    return document(
+        200,
+        "The bot is signed in",
+        f"<h1>The bot is signed in to {title}</h1><dl>{facts}</dl>{said}<p>Everybody who may use this server in the "
+        "chat uses it as the account that you have just signed in with, under the rules that hold for its tools. If "
+        "you do not know who asked for this, have the bot signed out: "
+        f"<code>/mcp secret clear {server} sign-in</code></p>",
+    )
+
+
+def turned_away(outcome: TurnedAway) -> Document:
+    """It is not."""
+    fix = outcome.fix.rstrip(".")
+    return plain(
+        403,
+        "The bot is not signed in",
+        text_of(outcome.cause, 1000),
+        f"What to do: {text_of(fix, 1000)}." if fix else _ASK_AGAIN,
+    )
+
+
+def unknown() -> Document:
+    """For what nobody has begun, what was finished and what is over: in the same words, so that nobody learns which."""
+    return plain(
+        404,
+        "This sign-in is not under way",
+        "It was finished already, it was begun more than ten minutes ago, or nobody has begun it.",
+        _ASK_AGAIN,
+    )
+
+
+def away() -> Document:
+    """The database is away. Nobody outside need know where it is."""
+    return plain(
+        503,
+        "This does not work now",
+        "The bot cannot reach its own database, so nothing was kept.",
+        _ASK_AGAIN,
+        {"Retry-After": "10"},
+    )
+
+
+def too_often(seconds: float) -> Document:
+    """Too many who were never sent came from this address."""
+    return plain(
+        429,
+        "Too many wrong addresses",
+        "Too many sign-ins that are not under way came from where you are.",
+        f"Wait a minute. {_ASK_AGAIN}",
+        {"Retry-After": str(math.ceil(seconds))},
+    )

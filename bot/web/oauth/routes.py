@@ -1,0 +1,105 @@
+"""The address that people come back to from an authorization server, and the one at which the bot describes itself as a
+client (client id metadata document).
+
+Called by the composition root, which mounts them beside the API; neither takes a token. What is in the address of
+whoever comes back is a secret as long as nobody has used it: it is in no log, no answer and no other address.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from bot.commands.sign_in_return import Arrived, SignInReturn, TurnedAway, Unknown
+from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
+from bot.errors import DatabaseError
+from bot.web.attempts import Attempts
+from bot.web.documents import Document
+from bot.web.oauth import pages as sign_in_pages
+
+log = logging.getLogger(__name__)
+
+_STATE = re.compile(r"[A-Za-z0-9_-]{20,200}")
+_LONGEST_CODE = 8_192
+_LONGEST = 2_048
+_KEPT_SECONDS = 3_600
+"""How long others may remember what the bot says of itself."""
+
+
+def pages(coming_back: SignInReturn, address: str, *, attempts: Attempts | None = None) -> list[Route]:
+    """The routes. `address` is what people reach the bot by; `attempts` counts states that are none, by whence."""
+    routes = [Route(CALLBACK_PATH, _Callback(coming_back, attempts or Attempts()).answer, methods=["GET"])]
+    if address.startswith("https://"):
+        routes.append(Route(CLIENT_PATH, _ClientPage(address).answer, methods=["GET"]))
+    return routes
+
+
+def client_document(address: str) -> Mapping[str, Any]:
+    """What the bot says of itself to an authorization server (SEP-991): its id is where this is read."""
+    return {
+        "client_id": f"{address}{CLIENT_PATH}",
+        "client_name": CLIENT_NAME,
+        "client_uri": address,
+        "redirect_uris": [f"{address}{CALLBACK_PATH}"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "web",
+    }
+
+
+class _ClientPage:
+    def __init__(self, address: str) -> None:
+        self._document = client_document(address)
+
+    async def answer(self, _request: Request) -> Response:
+        """The document."""
+        kept = {"Cache-Control": f"public, max-age={_KEPT_SECONDS}", "X-Content-Type-Options": "nosniff"}
+        return JSONResponse(self._document, headers=kept)
+
+
+class _Callback:
+    def __init__(self, coming_back: SignInReturn, attempts: Attempts) -> None:
+        self._coming_back = coming_back
+        self._attempts = attempts
+
+    async def answer(self, request: Request) -> Response:
+        """Take somebody back. Whoever only wants to know whether there is a page uses nothing up."""
+        if request.scope["state"].get("head"):
+            return Response(status_code=204, headers=dict(sign_in_pages.unknown().headers))
+        try:
+            document = await self._taken(request)
+        except DatabaseError as error:
+            log.warning("somebody came back from signing in, and could not be taken back: %s", error)
+            document = sign_in_pages.away()
+        return HTMLResponse(document.html, document.status, dict(document.headers))
+
+    async def _taken(self, request: Request) -> Document:
+        state, code = _one(request, "state"), _one(request, "code", _LONGEST_CODE)
+        if not _STATE.fullmatch(state):
+            return self._unknown(request)
+        issuer = _one(request, "iss") if "iss" in request.query_params else None
+        outcome = await self._coming_back.back(state, code, issuer, _one(request, "error"))
+        match outcome:
+            case Arrived():
+                return sign_in_pages.arrived(outcome)
+            case TurnedAway():
+                return sign_in_pages.turned_away(outcome)
+            case Unknown():
+                return self._unknown(request)
+
+    def _unknown(self, request: Request) -> Document:
+        wait = self._attempts.failed(request.client.host if request.client else "")
+        return sign_in_pages.too_often(wait) if wait else sign_in_pages.unknown()
+
+
+def _one(request: Request, name: str, longest: int = _LONGEST) -> str:
+    """A parameter of the address; nothing if it is there more than once (RFC 6749, 3.1), or too long to be one."""
+    values = request.query_params.getlist(name)
+    return values[0] if len(values) == 1 and len(values[0]) <= longest else ""

@@ -1,0 +1,114 @@
+"""What servers ask back, on the wire, and how much of it a client has been told.
+
+Called by the routes and by the streams of events. An address that is to be visited is for the token that asked, and for
+no other that may read the response. What was answered is in no shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from bot.domain.elicitations import Elicitation, FormAsk, LinkAsk
+from bot.domain.turns import ToolStep, Turn
+from bot.domain.views import TurnView
+from bot.rendering.inquiries import domain_of, inquiry_outcome, server_name, warning_of
+from bot.web.wire import Sent, moment
+
+REMEMBERED = 16
+"""Of so many questions of a call, the last ones, it is known whether their end was told."""
+_BITS = (1 << REMEMBERED) - 1
+_NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
+"""The other letters are those of calls that wait for a signature, whose numbers mean something else."""
+
+
+class ElicitationShape(Sent):
+    """What a server asks back, for the one in whose name the call runs."""
+
+    elicitation_id: str
+    conversation_id: str
+    response_id: str
+    tool_call_id: str
+    server: str
+    tool: str
+    message: str = Field(description="The server's own words.")
+    mode: str = Field(description="`form` or `url`.")
+    requested_schema: dict[str, Any] | None = Field(description="Of a form: what `content` has to fit.")
+    url: str | None = Field(description="A page to visit. Only the token that asked is told.")
+    domain: str = Field(description="Where that leads to.")
+    warning: str = Field(description="What to be careful of, in a sentence; mostly empty.")
+    asked_of: str = Field(description="Whose answer it takes.")
+    expires_in_seconds: float | None = Field(description="From when it was asked; null if it never expires.")
+    expires_at: str | None
+    action: str | None = Field(description="How it ended: `accept`, `decline` or `cancel`; null while it waits.")
+    outcome: str = Field(description="The same in a few words.")
+
+
+def elicitation_shape(
+    turn: Turn, step: ToolStep, elicitation: Elicitation, conversation: str, reader: str
+) -> ElicitationShape:
+    """A question as it stands. `conversation` is its id on the wire, `reader` the principal of whoever reads this."""
+    asked = elicitation.question.ask
+    url = asked.url if isinstance(asked, LinkAsk) and reader == turn.author.principal else None
+    return ElicitationShape(
+        elicitation_id=elicitation.id,
+        conversation_id=conversation,
+        response_id=turn.id,
+        tool_call_id=f"{turn.id}:{step.n}",
+        server=server_name(step),
+        tool=step.tool.name if step.tool is not None else step.call.name,
+        message=elicitation.question.message,
+        mode="form" if isinstance(asked, FormAsk) else "url",
+        requested_schema=dict(asked.schema) if isinstance(asked, FormAsk) else None,
+        url=url,
+        domain=domain_of(asked),
+        warning=warning_of(elicitation.question),
+        asked_of=turn.author.name or turn.author.id,
+        expires_in_seconds=elicitation.expires_in,
+        expires_at=None if elicitation.expires_at is None else moment(elicitation.expires_at),
+        action=elicitation.reply.action.value if elicitation.reply is not None else None,
+        outcome="" if elicitation.open else inquiry_outcome(elicitation),
+    )
+
+
+def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[ElicitationShape]:
+    """What servers wait to hear in a response."""
+    calls = (step for step in view.steps if isinstance(step, ToolStep) and not view.turn.status.ended)
+    return [elicitation_shape(view.turn, step, each, conversation, reader) for step in calls for each in step.asks]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How much of the questions of one call somebody has been told: how many there were, and which of the last
+    `REMEMBERED` were told to wait, as bits, the last one lowest.
+    """
+
+    count: int = 0
+    waiting: int = 0
+
+    @classmethod
+    def read(cls, code: str) -> tuple[str, Told]:
+        """A call's word in a cursor taken apart (`bot.web.turns.events`): what is said of the call, and this."""
+        found = _NUMBERED.fullmatch(code)
+        return (found[1], cls(int(found[2]), int(found[3]))) if found is not None else (code, cls())
+
+    def written(self, code: str) -> str:
+        """The word for a cursor; nothing is added where there were no questions."""
+        return f"{code}{self.count}_{self.waiting}" if self.count else code
+
+    def news(self, questions: Sequence[Elicitation]) -> Iterator[tuple[Elicitation | None, Told]]:
+        """What has ended since and what has come up, each with how much has been told after it. What has come and gone
+        meanwhile is not told: None stands for it.
+        """
+        told = self
+        for behind, each in enumerate(reversed(questions[: told.count])):
+            if not each.open and told.waiting >> behind & 1:
+                told = Told(told.count, told.waiting & ~(1 << behind))
+                yield each, told
+        for each in questions[told.count :]:
+            told = Told(told.count + 1, (told.waiting << 1 | each.open) & _BITS)
+            yield each if each.open else None, told

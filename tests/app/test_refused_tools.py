@@ -1,0 +1,22 @@
+"""A tool that a model's service refuses is named where servers are looked at, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bot.domain.checks import Finding
+from bot.errors import ModelRejected
+from tests.fakes.parts import ScriptedModel, say
+from tests.web.house import opened_api, scripted
+
+
+async def test_a_tool_that_the_model_refuses_is_named_by_the_doctor(tmp_path: Path) -> None:
+    model = ScriptedModel([ModelRejected("The schema is too deep (400).", tool="fake__write"), say("Done.")])
+    async with opened_api(tmp_path, model=scripted(model)) as api:
+        question = {"payload": {"messages": [{"role": "user", "content": "go"}]}}
+        answer = await api.post("/api/responses/stream", json=question)
+        assert answer.status_code < 400, answer.text
+        checks = [check async for check in api.house.office.toolbox.examine("file:fake")]
+    [models] = [check for check in checks if check.name == "models"]
+    assert models.finding is Finding.DOUBTFUL
+    assert "fake__write by the model: The schema is too deep (400)." in models.detail

@@ -1,0 +1,68 @@
+"""Signing in by OAuth in the test's hands: what `bot.ports.SignIns` promises, without any authorization server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from bot.commands.parts import CommandParts
+from bot.domain.conversations import Author, ConversationKey
+from bot.errors import NotFound, ServerTrouble
+from bot.ports import KeptSignIn, SignedIn
+from tests.commands.servers import Office
+from tests.commands.stores import NOW
+
+LOGIN = "https://login.example"
+
+
+@dataclass
+class MemorySignIns:
+    """Servers in `takes` take a sign-in. A link's state is its number."""
+
+    takes: set[str] = field(default_factory=set)
+    begun: list[SignedIn] = field(default_factory=list)
+    signed_in: dict[str, KeptSignIn] = field(default_factory=dict)
+    on_arrival: Callable[[str], None] = lambda _server: None
+    address: str = f"{LOGIN}/authorize?client_id=bot&scope=read%20write"
+    trouble: ServerTrouble | None = None
+
+    async def offered(self, server: str) -> bool:
+        return server in self.takes
+
+    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+        if self.trouble is not None:
+            raise self.trouble
+        self.begun.append(SignedIn(server, by, conversation))
+        return f"{self.address}&state={len(self.begun):043d}"
+
+    async def back(
+        self, state: str, code: str, issuer: str | None, error: str, allowed: Callable[[SignedIn], Awaitable[None]]
+    ) -> SignedIn:
+        if not state.isdigit() or not 0 < int(state) <= len(self.begun):
+            raise NotFound("This sign-in is not under way.", "ask for another link")
+        who = self.begun[int(state) - 1]
+        await allowed(who)
+        if error:
+            raise ServerTrouble("The bot was not let in: it was denied.", "ask for another link")
+        if issuer not in (None, LOGIN):
+            raise ServerTrouble("The answer does not come from whom you were sent to.", "sign in again")
+        self.signed_in[who.server] = KeptSignIn(who.by.principal, NOW - 7200, LOGIN)
+        self.on_arrival(who.server)
+        return who
+
+    async def kept(self, server: str) -> KeptSignIn | None:
+        return self.signed_in.get(server)
+
+    async def forget(self, server: str, by: Author) -> bool:
+        return self.signed_in.pop(server, None) is not None
+
+
+@dataclass
+class SigningOffice(Office):
+    """An office where people can sign in to servers."""
+
+    sign_ins: MemorySignIns = field(default_factory=MemorySignIns)
+
+    @property
+    def parts(self) -> CommandParts:
+        return replace(super().parts, sign_ins=self.sign_ins)

@@ -1,0 +1,87 @@
+"""A person who signs the bot in wherever that is wanted, as often as a patient one would, and agrees to everything."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.servers import ServerConfig, ServerEntry, ServerState, ServerStatus
+from bot.errors import CountersignError
+from bot.ports import SignedIn
+from bot.storage.leases import SqlLeases
+from bot.storage.secret_box import SecretBox
+from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.sqlite import open_sqlite
+from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
+from bot.tools.redaction import Redaction
+from bot.tools.toolbox import McpToolbox
+from tests.migrated import migrated
+
+ANA = Author("console", "ana", "Ana")
+HALL = ConversationKey("console", "suite", "hall", "1")
+OURSELVES = Ourselves("http://localhost:9/oauth/mcp/callback", "https://conformance-test.local/client-metadata.json")
+_PATIENCE = 3
+
+
+class Person:
+    """Connects servers."""
+
+    def __init__(self, box: McpToolbox, sign_ins: OAuthSignIns) -> None:
+        self._box = box
+        self._sign_ins = sign_ins
+        self._left = _PATIENCE
+
+    async def connect(self, server: str) -> ServerState:
+        """Connect to a server, and sign in to it if it wants that."""
+        state = await self._box.connect(server)
+        while state.status is ServerStatus.AUTH_REQUIRED and await self.signs_in(server):
+            state = await self._box.connect(server)
+        return state
+
+    async def signs_in(self, server: str) -> bool:
+        """Sign in, if the server takes that and it has not been too often; whether it went well."""
+        if self._left == 0 or not await self._sign_ins.offered(server):
+            return False
+        self._left -= 1
+        try:
+            brought = await _agreed(await self._sign_ins.begin(server, ANA, HALL))
+            error, code = brought.get("error", ""), brought.get("code", "")
+            await self._sign_ins.back(brought["state"], code, brought.get("iss"), error, _anybody)
+        except CountersignError as trouble:
+            print(trouble, file=sys.stderr)
+            return False
+        return True
+
+
+@asynccontextmanager
+async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Person]]:
+    """A toolbox with one server, and somebody who signs in to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = open_sqlite(await migrated(Path(folder) / "turns.db"))
+        store = SqlSignInStore(database, SecretBox((b"k" * 32,)))
+        bearers = Bearers(Desk(store, SqlLeases(database), Redaction()))
+        box = McpToolbox([ServerEntry(server)], bearers=bearers)
+        await box.start()
+        try:
+            yield box, Person(box, OAuthSignIns(box, bearers, OURSELVES))
+        finally:
+            await box.close()
+            await database.close()
+
+
+async def _agreed(address: str) -> dict[str, str]:
+    """What a browser brings back."""
+    async with httpx2.AsyncClient() as client:
+        answer = await client.get(address)
+    return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
+
+
+async def _anybody(_: SignedIn) -> None:
+    """Whoever comes back may."""

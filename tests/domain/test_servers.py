@@ -1,0 +1,23 @@
+"""How long a server may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport, Transport
+
+
+@pytest.mark.parametrize(
+    ("transport", "first", "later"),
+    [
+        (StdioTransport("npx"), 60, 30),
+        *((HttpTransport("https://a.example", kind=kind), 10, 10) for kind in HttpKind),
+    ],
+)
+def test_a_program_has_longer_to_start_than_an_address_to_answer_most_of_all_the_first_time(
+    transport: Transport, first: float, later: float
+) -> None:
+    config = ServerConfig("s", transport)
+    assert (config.time_to_connect(known=False), config.time_to_connect(known=True)) == (first, later)
+    explicit = ServerConfig("s", transport, connect_timeout=7.5)
+    assert {explicit.time_to_connect(known=known) for known in (True, False)} == {7.5}

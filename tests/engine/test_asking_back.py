@@ -1,0 +1,339 @@
+"""Servers that ask a person something before, or while, they do what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.domain.answering import Answered, Inquiry, UnfitAnswer
+from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed
+from bot.domain.elicitations import (
+    CANCELLED,
+    DECLINED,
+    MOST_ROUNDS,
+    Action,
+    Elicitation,
+    Elicited,
+    FormAsk,
+    LinkAsk,
+    ServerQuestion,
+)
+from bot.domain.messages import ToolCall
+from bot.domain.tools import AsksBack, ToolOutcome
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.engine.questions import TOO_MANY
+from bot.ports import CallContext
+from tests.engine.conftest import House
+from tests.engine.test_turns import calls_of
+from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say, tool, words
+
+SCHEMA = {"type": "object", "properties": {"seats": {"type": "integer"}}, "required": ["seats"]}
+SEATS = ServerQuestion("seats", "How many seats?", FormAsk(SCHEMA))
+PAGE = ServerQuestion("page", "Pay here.", LinkAsk("https://pay.example.com/1"))
+THREE = Elicited(Action.ACCEPT, {"seats": 3})
+
+
+class Booking:
+    """A server's tool that asks back until it knows enough, as servers since 2026 do."""
+
+    def __init__(self, *questions: ServerQuestion, state: str | None = "where I was") -> None:
+        self.questions = questions
+        self.state = state
+        self.seen: list[CallContext] = []
+
+    async def book(self, asked: ToolCall, context: CallContext) -> ToolOutcome:
+        self.seen.append(context)
+        if context.replies is None:
+            return AsksBack(self.questions, self.state)
+        return returned(asked, str({key: reply.action.value for key, reply in context.replies.by_key.items()}))
+
+
+class Meanwhile:
+    """The same of a server before 2026, which asks while the call is under way."""
+
+    def __init__(self, question: ServerQuestion = SEATS) -> None:
+        self.question = question
+        self.heard: list[Elicited] = []
+
+    async def book(self, asked: ToolCall, context: CallContext) -> ToolOutcome:
+        self.heard.append(await context.elicit(self.question))
+        return returned(asked, self.heard[-1].action.value)
+
+
+def with_tool(house: House, behaviour: Booking | Meanwhile, **hints: bool) -> None:
+    house.toolbox.add(tool("s__book", **hints), behaviour.book)
+    house.allow("s__book")
+    house.model.script = [ask_for(call("s__book", "a")), say("Booked.")]
+
+
+def questions(view: TurnView) -> list[Elicitation]:
+    return [each for step in calls_of(view) for each in step.asks]
+
+
+async def asked(house: House, turn_id: str) -> Elicitation:
+    """The question, once it is on everybody's screen and its time runs."""
+    view = await house.surface.wait_for(lambda view: view.turn.id == turn_id and bool(questions(view)))
+    return questions(view)[0]
+
+
+async def posted_until(house: House, elicitation_id: str) -> float:
+    """When the question goes away, once it is out and its time runs."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await house.log.inquiry(elicitation_id)
+            assert found is not None
+            if found.elicitation.expires_at is not None:
+                return found.elicitation.expires_at
+            await asyncio.sleep(0.005)
+
+
+async def parked(house: House, turn_id: str) -> None:
+    """Wait until nobody drives the turn."""
+    async with asyncio.timeout(10):
+        while (await house.log.view(turn_id)).turn.status is not TurnStatus.WAITING:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(house: House) -> None:
+    booking = Booking(SEATS)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        assert question.question == SEATS
+        assert await engine.answer(question.id, THREE, member(ANA)) == Answered(Action.ACCEPT)
+        view = await house.surface.ended(receipt.turn_id)
+    first, second = booking.seen
+    assert first.key == second.key
+    assert second.replies is not None
+    assert second.replies.state == "where I was"
+    assert second.replies.by_key == {"seats": THREE}
+    (step,) = calls_of(view)
+    assert (step.status, step.result and step.result.text) == (StepStatus.DONE, "{'seats': 'accept'}")
+    assert words(house.model.requests[-1])[-1] == "{'seats': 'accept'}"
+
+
+async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_nothing(house: House) -> None:
+    booking = Booking(SEATS)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        await parked(house, receipt.turn_id)
+    again = house.engine()
+    async with running(again):
+        await again.answer(question.id, THREE, member(ANA))
+        view = await house.surface.ended(receipt.turn_id)
+    assert len(booking.seen) == 2
+    assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
+
+
+async def test_only_the_one_in_whose_name_the_call_runs_may_answer(house: House) -> None:
+    with_tool(house, Booking(SEATS))
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        refused = await engine.answer(question.id, THREE, member(BEN))
+        assert isinstance(refused, NotAllowed)
+        assert "Ana" in refused.reason
+        assert isinstance(await engine.inquiry(question.id, member(BEN)), NotAllowed)
+        assert isinstance(await engine.inquiry(question.id, member(ANA)), Inquiry)
+        assert questions(await engine.view(receipt.turn_id))
+
+
+async def test_what_does_not_fit_the_form_is_not_sent(house: House) -> None:
+    booking = Booking(SEATS)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        wrong = await engine.answer(question.id, Elicited(Action.ACCEPT, {"seats": "many"}), member(ANA))
+        assert isinstance(wrong, UnfitAnswer)
+        assert [each.argument for each in wrong.problems] == ["seats"]
+        assert questions(await engine.view(receipt.turn_id))
+    assert len(booking.seen) == 1
+
+
+async def test_a_question_that_is_declined_is_told_to_the_server(house: House) -> None:
+    booking = Booking(SEATS)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        await engine.answer(question.id, DECLINED, member(ANA))
+        await house.surface.ended(receipt.turn_id)
+    assert booking.seen[-1].replies is not None
+    assert booking.seen[-1].replies.by_key == {"seats": DECLINED}
+
+
+async def test_the_first_answer_counts_and_the_second_hears_so(house: House) -> None:
+    with_tool(house, Booking(SEATS, PAGE))
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        await engine.answer(question.id, THREE, member(ANA))
+        late = await engine.answer(question.id, DECLINED, member(ANA))
+        assert late == AlreadySettled("Ana has answered it already.")
+    assert await house.log.answer(question.id, THREE, ANA) == Answered(Action.ACCEPT)
+    assert await house.log.answer("no-such-question", THREE, ANA) == NoSuchApproval()
+
+
+async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: House) -> None:
+    booking = Booking(SEATS, PAGE)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        await asked(house, receipt.turn_id)
+        first, second = questions(await engine.view(receipt.turn_id))
+        await engine.answer(first.id, THREE if first.question == SEATS else Elicited(Action.ACCEPT), member(ANA))
+        assert questions(await engine.view(receipt.turn_id)) == [second]
+        await engine.answer(second.id, Elicited(Action.ACCEPT) if first.question == SEATS else THREE, member(ANA))
+        await house.surface.ended(receipt.turn_id)
+    assert booking.seen[-1].replies is not None
+    assert booking.seen[-1].replies.by_key == {"seats": THREE, "page": Elicited(Action.ACCEPT)}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ServerQuestion("q", "Sign in", FormAsk({"type": "object", "properties": {"password": {"type": "string"}}})),
+        ServerQuestion("q", "Sign in", FormAsk({"type": "object", "properties": {"x": {"title": "API key"}}})),
+        ServerQuestion("q", "Go", LinkAsk("http://pay.example.com/1")),
+        ServerQuestion("q", "Go", LinkAsk("javascript:alert(1)")),
+        ServerQuestion("q", "Go", LinkAsk("https://user@pay.example.com/")),
+    ],
+)
+async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
+    house: House, question: ServerQuestion
+) -> None:
+    booking = Booking(question)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        view = await house.surface.ended(receipt.turn_id)
+    assert booking.seen[-1].replies is not None
+    assert booking.seen[-1].replies.by_key == {"q": DECLINED}
+    (elicitation,) = calls_of(view)[0].elicitations
+    assert elicitation.reason
+    assert not elicitation.answered_by
+
+
+async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chosen(house: House) -> None:
+    house.approval_seconds = 60.0
+    booking = Booking(SEATS)
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        assert await posted_until(house, question.id) == house.clock[0] + 60
+        house.clock[0] += 61
+        view = await house.surface.ended(receipt.turn_id)
+    assert booking.seen[-1].replies is not None
+    assert booking.seen[-1].replies.by_key == {"seats": CANCELLED}
+    assert [each.reason for each in calls_of(view)[0].elicitations] == ["Nobody answered in time."]
+
+
+async def test_a_server_that_never_has_enough_is_given_up(house: House) -> None:
+    seen: list[CallContext] = []
+
+    async def insatiable(_call: ToolCall, context: CallContext) -> ToolOutcome:
+        seen.append(context)
+        return AsksBack((ServerQuestion("q", "Go", LinkAsk("ftp://example.com")),), "more")
+
+    house.toolbox.add(tool("s__book"), insatiable)
+    house.allow("s__book")
+    house.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        view = await house.surface.ended(receipt.turn_id)
+    (step,) = calls_of(view)
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert TOO_MANY in step.result.text
+    assert len(seen) == MOST_ROUNDS + 1
+
+
+async def test_a_call_that_is_under_way_waits_for_the_answer(house: House) -> None:
+    booking = Meanwhile()
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        assert (await engine.view(receipt.turn_id)).turn.status is TurnStatus.RUNNING
+        await engine.answer(question.id, THREE, member(ANA))
+        view = await house.surface.ended(receipt.turn_id)
+    assert booking.heard == [THREE]
+    (step,) = calls_of(view)
+    assert step.status is StepStatus.DONE
+    assert [(each.open, each.answered_by) for each in step.elicitations] == [(False, "Ana")]
+
+
+async def test_a_call_that_is_under_way_hears_when_nobody_answers_in_time(house: House) -> None:
+    house.approval_seconds = 0.05
+    booking = Meanwhile()
+    with_tool(house, booking)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        await house.surface.ended(receipt.turn_id)
+    assert booking.heard == [CANCELLED]
+
+
+@pytest.mark.parametrize(("read_only", "becomes"), [(True, StepStatus.DONE), (False, StepStatus.UNKNOWN)])
+async def test_what_was_asked_under_way_ends_with_its_process(
+    house: House, read_only: bool, becomes: StepStatus
+) -> None:
+    booking = Meanwhile()
+    with_tool(house, booking, read_only=read_only)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+    again = house.engine()
+    async with running(again):
+        if read_only:
+            view = await house.surface.wait_for(lambda view: any(each.id != question.id for each in questions(view)))
+            await again.answer(questions(view)[0].id, THREE, member(ANA))
+        view = await house.surface.ended(receipt.turn_id)
+    assert isinstance(await again.answer(question.id, THREE, member(ANA)), AlreadySettled)
+    assert [step.status for step in calls_of(view)] == [becomes]
+
+
+@pytest.mark.parametrize("behaviour", [Booking(SEATS), Meanwhile()])
+async def test_a_turn_that_is_stopped_asks_no_more(house: House, behaviour: Booking | Meanwhile) -> None:
+    with_tool(house, behaviour)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        await engine.stop(receipt.turn_id, ANA)
+        view = await house.surface.ended(receipt.turn_id)
+        assert view.turn.status is TurnStatus.CANCELLED
+        assert not questions(view)
+        assert isinstance(await engine.answer(question.id, THREE, member(ANA)), AlreadySettled)
+
+
+async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_under_way(house: House) -> None:
+    with_tool(house, Meanwhile())
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        async with asyncio.timeout(10):
+            while (found := await house.log.inquiry(question.id)) is None or found.elicitation.expires_at is None:
+                await asyncio.sleep(0.01)
+        await engine.answer(question.id, DECLINED, member(ANA))
+        await house.surface.ended(receipt.turn_id)

@@ -1,0 +1,64 @@
+"""A shop's own rules as tools: what something costs, and an order, which is binding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import BaseModel
+
+from tests.fakes.mcp.cases.endpoint import served
+
+CENTS = {"desk": 24_900, "lamp": 3_950}
+BULK, DISCOUNT = 10, 0.1
+
+
+class Price(BaseModel):
+    """What a number of pieces cost together."""
+
+    sku: str
+    quantity: int
+    total: str
+
+
+@dataclass
+class Shop:
+    """Where it listens, and the orders it has taken."""
+
+    url: str = ""
+    orders: list[tuple[str, int, str]] = field(default_factory=list)
+
+
+@contextmanager
+def shop() -> Iterator[Shop]:
+    """The server, open to whoever reaches it."""
+    made = Shop()
+    server = MCPServer("shop", version="1.0.0", log_level="ERROR")
+
+    def priced(sku: str, quantity: int) -> Price:
+        if sku not in CENTS:
+            raise ToolError(f"there is no {sku}")
+        cents = CENTS[sku] * quantity
+        if quantity >= BULK:
+            cents = round(cents * (1 - DISCOUNT))
+        return Price(sku=sku, quantity=quantity, total=f"{cents // 100}.{cents % 100:02} EUR")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def calculate_price(sku: str, quantity: int) -> Price:
+        """The price of this many pieces; ten and more are cheaper."""
+        return priced(sku, quantity)
+
+    @server.tool(annotations=ToolAnnotations(destructive_hint=False, idempotent_hint=False))
+    def process_order(sku: str, quantity: int, customer: str) -> str:
+        """Take a binding order."""
+        price = priced(sku, quantity)
+        made.orders.append((sku, quantity, customer))
+        return f"Order {len(made.orders)}: {quantity} {sku} for {customer}, {price.total}"
+
+    with served(server.streamable_http_app()) as address:
+        made.url = f"{address}/mcp"
+        yield made

@@ -1,0 +1,99 @@
+"""A scripted server of HTTP+SSE, MCP's first way over HTTP, on a loopback port in the test's own event loop.
+
+Its answers are looked up by method as those of `FakeEndpoint` are. One of status 200 is said on the stream of events
+and the request gets 202; any other is the answer to the request itself, and nothing comes on the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Silence
+
+
+@dataclass
+class FakeEventStream(FakeEndpoint):
+    """`async with FakeEventStream() as server`; the url to connect to is `server.url`.
+
+    `first` is what the stream begins with. `instead` is answered to whoever asks for the stream. `refuses` is the
+    status for messages that are sent to the stream's own address.
+    """
+
+    first: str = "event: endpoint\ndata: /messages?session=1\n\n"
+    instead: Answer | None = None
+    refuses: int = 405
+    streams: list[asyncio.StreamWriter] = field(default_factory=list)
+    opened: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/sse"
+
+    def cut(self) -> None:
+        """Break off all streams."""
+        for stream in self.streams:
+            stream.close()
+        self.streams.clear()
+
+    def say(self, message: Message) -> None:
+        """Say something on all streams."""
+        for stream in self.streams:
+            stream.write(f"event: message\ndata: {json.dumps(message)}\n\n".encode())
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        start, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        verb, path, _ = start.split()
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        message: Message = json.loads(body) if body else {"method": verb}
+        self.seen.append((headers, message))
+        if verb == "GET" and self.instead is None:
+            await self._stream(reader, writer)
+        elif verb == "GET":
+            await _http(writer, self.instead)
+        elif path == "/sse":
+            await _http(writer, Answer(self.refuses))
+        else:
+            await self._hear(message, reader, writer)
+
+    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        writer.write(self.first.encode())
+        self.streams.append(writer)
+        try:
+            await reader.read()
+        finally:
+            if writer in self.streams:
+                self.streams.remove(writer)
+
+    async def _hear(self, message: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method = message.get("method", "")
+        if method in self._held:
+            arrived, until = self._held[method]
+            arrived.set()
+            await until.wait()
+        reaction = self.on.get(method, Answer(404))
+        match reaction(message) if callable(reaction) else reaction:
+            case HangUp():
+                return
+            case Silence():
+                await _http(writer, Answer(202))
+            case Answer(200, content):
+                await _http(writer, Answer(202))
+                self.say(content)
+            case Answer() as refused:
+                await _http(writer, refused)
+
+
+async def _http(writer: asyncio.StreamWriter, answer: Answer | None) -> None:
+    assert answer is not None
+    content: Any = answer.body
+    raw = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
+    shown = {"content-type": "application/json", "content-length": str(len(raw)), **answer.headers}
+    lines = [f"HTTP/1.1 {answer.status} X", "connection: close", *(f"{k}: {v}" for k, v in shown.items()), "", ""]
+    writer.write("\r\n".join(lines).encode() + raw)
+    await writer.drain()

@@ -1,0 +1,215 @@
+"""A scripted MCP server on standard input and output, run as a program: `python tests/fakes/mcp/raw.py '<script>'`.
+
+It uses no MCP library, so it starts fast and can say what a well-behaved server never would. The script is JSON:
+
+    era        "modern" | "legacy"
+    probe      "answer" | "exit" | "silence": what it does with `server/discover`
+    listings   successive listings of its tools; each is a list of pages, each page a `tools/list` result
+    calls      tool name -> {"result": ...} | {"error": ...} | {"do": "silence" | "die" | "change" | "stderr" | "pid"}
+                | {"do": "note", "file": ...} | {"do": "large", "characters": ..., "id": "first" | "last" | "nowhere"};
+                "change" may say which `notification` it sends, "note" appends the argument `label` to the file, for
+                good, and "large" answers with a text of so many characters and its id where it says
+                | {"do": "hang" | "twice" | "wrong id"}: it answers nothing ever again, or twice, or another call
+                | {"do": "slow", "seconds": ...}: it answers after so long
+                | {"do": "progress", "steps": ..., "seconds": ..., "ends": true}: it tells of so many steps with so many
+                seconds between them, and then answers, if it ends
+                | {"do": "flood", "with": "progress" | "changes" | "junk" | "stderr" | "requests", "lines": ...}: it
+                says that so often and then answers
+    version    the one protocol version that it knows, whatever it is asked for
+    junk       true: it begins with a line that is neither JSON nor UTF-8
+    deaf       true: it ignores the end of its input
+    stubborn   true: it ignores being asked to end
+    pids       a file to which it appends its process id when it starts
+    record     a file; each message it gets is appended to it as a line of JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+script: dict[str, Any] = json.loads(sys.argv[1])
+listings: list[list[Any]] = script.get("listings", [[{"tools": []}]])
+listing = 0
+
+
+def say(message: dict[str, Any]) -> None:
+    """Write one message."""
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def hear(message: dict[str, Any]) -> None:
+    """Record a message and answer it if it is a request."""
+    if script.get("record"):
+        with Path(script["record"]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(message) + "\n")
+    if "id" not in message or "method" not in message:
+        return
+    match message["method"]:
+        case "server/discover":
+            probe(message["id"])
+        case "initialize":
+            capabilities = {"tools": {"listChanged": True}}
+            info = {"name": "raw", "version": "0.9"}
+            version = script.get("version", "2025-11-25")
+            result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            say({"id": message["id"], "result": result})
+        case "tools/list":
+            page = int(message.get("params", {}).get("cursor") or 0)
+            pages = listings[min(listing, len(listings) - 1)]
+            say({"id": message["id"], "result": stamped(pages[min(page, len(pages) - 1)])})
+        case "tools/call":
+            called = message["params"]
+            action = script.get("calls", {}).get(called["name"], {})
+            if action.get("do") in MISDEEDS:
+                MISDEEDS[action["do"]](message["id"], action, called.get("_meta", {}).get("progressToken"))
+            else:
+                run(message["id"], action, called.get("arguments", {}))
+        case method:
+            say({"id": message["id"], "error": {"code": -32601, "message": "Method not found", "data": method}})
+
+
+def probe(request_id: Any) -> None:
+    """Answer, or not, the question which era this is."""
+    if script.get("probe") == "exit":
+        sys.exit(1)
+    if script.get("probe") == "silence":
+        return
+    if script.get("era") == "legacy":
+        say({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
+    else:
+        result = {"supportedVersions": [script.get("version", "2026-07-28")], "capabilities": {"tools": {}}}
+        say({"id": request_id, "result": stamped(result)})
+
+
+def stamped(result: dict[str, Any]) -> dict[str, Any]:
+    """A result with what the newest protocol wants on it."""
+    if script.get("era") == "legacy":
+        return result
+    return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
+
+
+def run(request_id: Any, action: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Do what the script says about a tool."""
+    global listing  # noqa: PLW0603  # the program is its state
+    if "result" in action:
+        say({"id": request_id, "result": stamped(action["result"])})
+    elif "error" in action:
+        say({"id": request_id, "error": action["error"]})
+    elif action.get("do") == "pid":
+        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": str(os.getpid())}]})})
+    elif action.get("do") == "note":
+        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": noted(action, arguments)}]})})
+    elif action.get("do") == "large":
+        large(request_id, action)
+    elif action.get("do") == "die":
+        os._exit(1)
+    elif action.get("do") == "change":
+        listing += 1
+        say({"method": action.get("notification", "notifications/tools/list_changed")})
+        say({"id": request_id, "result": {"content": []}})
+    elif action.get("do") == "stderr":
+        sys.stderr.write("x" * 10_000 + "\nthe last line\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def large(request_id: Any, action: dict[str, Any]) -> None:
+    """Answer with a long text, as libraries do that put the id before the result or behind it."""
+    result = {"result": stamped({"content": [{"type": "text", "text": "x" * action["characters"]}]})}
+    identity = {"id": request_id}
+    message = {"first": {**identity, **result}, "last": {**result, **identity}, "nowhere": result}
+    say(message[action.get("id", "first")])
+
+
+def hang(_id: Any, _action: dict[str, Any], _token: Any) -> None:
+    """Do nothing any more, not even read."""
+    while True:
+        time.sleep(60)
+
+
+def answer(request_id: Any, _action: dict[str, Any] | None = None, _token: Any = None) -> None:
+    """Say that it is done."""
+    say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": "done"}]})})
+
+
+def answer_late(request_id: Any, action: dict[str, Any], _token: Any) -> None:
+    """Say so after a while."""
+    time.sleep(action["seconds"])
+    answer(request_id)
+
+
+def answer_twice(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
+    """Say so twice."""
+    answer(request_id)
+    answer(request_id)
+
+
+def answer_another(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
+    """Answer calls that nobody has made, and this one not."""
+    for other in (int(request_id) + 1_000, f"no-{request_id}"):
+        answer(other)
+
+
+def progress(request_id: Any, action: dict[str, Any], token: Any) -> None:
+    """Take a while, and say so."""
+    for step in range(1, action["steps"] + 1):
+        time.sleep(action["seconds"])
+        say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+    if action.get("ends", True):
+        answer(request_id)
+
+
+def flood(request_id: Any, action: dict[str, Any], token: Any) -> None:
+    """Say much more than anybody wants to hear."""
+    for n in range(action["lines"]):
+        match action["with"]:
+            case "progress":
+                say({"method": "notifications/progress", "params": {"progressToken": token, "progress": n}})
+            case "changes":
+                say({"method": "notifications/tools/list_changed"})
+            case "junk":
+                sys.stdout.write(f"DEBUG line {n}\n")
+            case "stderr":
+                sys.stderr.write(f"DEBUG line {n}\n")
+            case "requests":
+                say({"id": f"flood-{n}", "method": "ping"})
+    answer(request_id)
+
+
+MISDEEDS = {
+    "hang": hang,
+    "slow": answer_late,
+    "twice": answer_twice,
+    "wrong id": answer_another,
+    "progress": progress,
+    "flood": flood,
+}
+
+
+def noted(action: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """Do something that can be counted afterwards, whatever happens to this program; what it says of it."""
+    with Path(action["file"]).open("a", encoding="utf-8") as file:
+        file.write(f"{arguments['label']}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return f"recorded {arguments['label']}"
+
+
+if script.get("pids"):
+    with Path(script["pids"]).open("a", encoding="utf-8") as pids:
+        pids.write(f"{os.getpid()}\n")
+if script.get("stubborn"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if script.get("junk"):
+    sys.stdout.buffer.write(b"Welcome \xff\n")
+for line in sys.stdin:
+    hear(json.loads(line))
+while script.get("deaf"):
+    time.sleep(1)

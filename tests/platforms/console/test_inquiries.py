@@ -1,0 +1,214 @@
+"""What a server asks back, at a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bot.domain.answering import Answered, Inquiry, UnfitAnswer
+from bot.domain.approvals import AlreadySettled, NotAllowed
+from bot.domain.elicitations import DECLINED, Action, Elicitation, Elicited
+from bot.domain.tools import Misfit
+from bot.domain.turns import StepStatus, ToolStep
+from bot.reception.inquiries import FINISHED, REFUSED, SENT
+from tests.platforms.console.chat import Chat, chatting
+from tests.platforms.console.scripted import ScriptedTurn, an_approval
+from tests.rendering.turns import a_form, a_link
+
+KEYS = "[a] answer…  [d] decline"
+ERASE = "\x15"
+
+
+def asks(elicitation: Elicitation, **changes: Any) -> Any:
+    """A turn whose call asks this back, and goes on once somebody has answered."""
+
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.ASKING, elicitations=(elicitation,), **changes)
+        step = turn.steps[n]
+        assert isinstance(step, ToolStep)
+        turn.engine.inquiries.setdefault(elicitation.id, Inquiry(turn.turn, step, elicitation))
+        reply = await turn.engine.answered.get()
+        settled = dataclasses.replace(elicitation, reply=reply, answered_by="ana")
+        await turn.update(n, status=StepStatus.DONE, result="ok", elicitations=(settled,))
+        await turn.end("Done with it.")
+
+    return script
+
+
+async def carded(chat: Chat, *texts: str) -> None:
+    await chat.type("go")
+    await chat.terminal.shows(*texts)
+
+
+async def test_a_form_is_filled_in_and_sent() -> None:
+    properties = {"title": {"type": "string", "title": "Title"}, "copies": {"type": "integer", "default": 2}}
+    async with chatting({"go": asks(a_form(properties=properties))}) as chat:
+        await carded(chat, "▌ notes asks for an answer:", "▌ What is it called?", "wants: Title, copies", KEYS)
+        chat.terminal.press("a")
+        await chat.terminal.shows("Answer notes", "is sent to this server, and to nobody else", "Title:")
+        chat.terminal.press("Milk\r")
+        await chat.terminal.shows("copies: 2")
+        chat.terminal.press("\r")
+        await chat.terminal.shows(f"▌ {SENT}", "Done with it.")
+        ((elicitation_id, reply, member),) = chat.engine.replied
+        assert (elicitation_id, member.author.principal) == ("eli-12345678", "console:ana")
+        assert reply == Elicited(Action.ACCEPT, {"title": "Milk", "copies": 2})
+
+
+async def test_d_declines() -> None:
+    async with chatting({"go": asks(a_form())}) as chat:
+        await carded(chat, KEYS)
+        chat.terminal.press("d")
+        await chat.terminal.shows(f"▌ {REFUSED}", "Done with it.")
+        assert [reply for _, reply, _ in chat.engine.replied] == [DECLINED]
+
+
+async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
+    async with chatting({"go": asks(a_form())}) as chat:
+        await carded(chat, KEYS)
+        chat.terminal.press("a")
+        await chat.terminal.shows("Title:")
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Nothing was changed.", KEYS)
+        assert chat.engine.replied == []
+        chat.terminal.press("d")
+        await chat.terminal.shows(REFUSED)
+
+
+async def test_what_does_not_fit_is_asked_for_again() -> None:
+    async with chatting({"go": asks(a_form())}) as chat:
+        chat.engine.answerings = [UnfitAnswer((Misfit("title", "it is too short"),))]
+        await carded(chat, KEYS)
+        chat.terminal.press("a")
+        await chat.terminal.shows("Title:")
+        chat.terminal.press("M\r")
+        await chat.terminal.shows("it is too short", "Title: M")
+        chat.terminal.press("ilk\r")
+        await chat.terminal.shows(SENT)
+        assert chat.engine.replied[-1][1].content == {"title": "Milk"}
+
+
+async def test_a_link_is_shown_whole_and_finished_with_a_key() -> None:
+    url = "https://jira.example.com/consent?ticket=" + "7" * 80
+    async with chatting({"go": asks(a_link(url=url))}) as chat:
+        await carded(chat, "▌ leads to jira.example.com", "[s] show the link  [d] decline")
+        assert "ticket" not in chat.terminal.text
+        chat.terminal.press("s")
+        await chat.terminal.shows("You leave this chat", "[f] I have finished  [d] decline")
+        assert url in chat.terminal.text.replace("\n", "")
+        assert chat.engine.replied == []
+        chat.terminal.press("f")
+        await chat.terminal.shows(f"▌ {FINISHED}", "Done with it.")
+        assert chat.engine.replied[0][1] == Elicited(Action.ACCEPT)
+
+
+async def test_a_form_without_fields_is_answered_with_a_yes() -> None:
+    async with chatting({"go": asks(a_form(properties={}, message="Delete all of it?"))}) as chat:
+        await carded(chat, "Delete all of it?", KEYS)
+        chat.terminal.press("a")
+        await chat.terminal.shows("[y] yes, go on  [d] decline")
+        chat.terminal.press("y")
+        await chat.terminal.shows(SENT)
+        assert chat.engine.replied[0][1] == Elicited(Action.ACCEPT, {})
+
+
+async def test_another_key_says_which_there_are() -> None:
+    async with chatting({"go": asks(a_form())}) as chat:
+        await carded(chat, KEYS)
+        chat.terminal.press("y")
+        await chat.terminal.shows("One key: a, d.")
+        assert chat.engine.replied == []
+
+
+@pytest.mark.parametrize("refusal", [NotAllowed("Only Priya can answer this."), AlreadySettled("Ana was faster.")])
+async def test_who_cannot_answer_is_told_why_and_asked_no_more(refusal: Any) -> None:
+    async with chatting({"go": asks(a_form())}) as chat:
+        chat.engine.inquiries["eli-12345678"] = refusal
+        await carded(chat, KEYS)
+        chat.terminal.press("d")
+        await chat.terminal.shows("Only Priya can answer this." if isinstance(refusal, NotAllowed) else "Ana was")
+        assert chat.engine.replied == []
+        chat.engine.answered.put_nowait(DECLINED)
+        await chat.terminal.shows("Done with it.")
+
+
+async def test_what_goes_away_by_itself_says_how_and_takes_no_key() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
+        await turn.engine.answered.get()
+        late = a_form(reply=Elicited(Action.CANCEL), reason="Nobody answered in time.")
+        await turn.update(n, status=StepStatus.FAILED, result="no", elicitations=(late,))
+        await turn.end("Done with it.")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat, KEYS)
+        chat.engine.answered.put_nowait(DECLINED)
+        await chat.terminal.shows("▌ Nobody answered in time", "Done with it.")
+        assert chat.engine.replied == []
+
+
+async def test_what_nobody_may_be_asked_is_told_with_its_reason() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        refused = a_form(reply=DECLINED, reason="It asks for a secret (pin).")
+        await turn.call(StepStatus.DONE, "no", elicitations=(refused,))
+        await turn.end("Done with it.")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat, "▌ notes asks for an answer. Declined. It asks for a secret (pin)", "Done with it.")
+
+
+async def test_a_signature_and_a_question_are_asked_for_one_after_the_other() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
+        step = turn.steps[n]
+        assert isinstance(step, ToolStep)
+        turn.engine.inquiries["eli-12345678"] = Inquiry(turn.turn, step, a_form())
+        asked = await turn.call(StepStatus.AWAITING, approval=an_approval())
+        await turn.engine.answered.get()
+        await turn.update(n, status=StepStatus.DONE, result="ok", elicitations=(a_form(reply=DECLINED),))
+        await turn.apply(asked, an_approval())
+        await turn.end("Done with it.")
+
+    async with chatting({"go": script}) as chat:
+        await carded(chat, KEYS)
+        assert "[y] once" not in chat.terminal.text
+        chat.terminal.press("d")
+        await chat.terminal.shows(REFUSED, "[y] once")
+        chat.terminal.press("y")
+        await chat.terminal.shows("▌ Approved.", "Done with it.")
+
+
+async def test_ctrl_c_stops_a_turn_that_waits_for_an_answer() -> None:
+    async with chatting({"go": asks(a_form())}) as chat:
+        await carded(chat, KEYS)
+        chat.terminal.press("\x03")
+        await chat.terminal.shows("Stopped.")
+        assert chat.engine.stops == ["t1"]
+        assert chat.engine.replied == []
+
+
+async def test_two_questions_are_asked_one_after_the_other() -> None:
+    first, second = a_form("e1", message="First?"), a_form("e2", message="Second?")
+
+    async def script(turn: ScriptedTurn) -> None:
+        n = await turn.call(StepStatus.ASKING, elicitations=(first, second))
+        step = turn.steps[n]
+        assert isinstance(step, ToolStep)
+        for each in (first, second):
+            turn.engine.inquiries[each.id] = Inquiry(turn.turn, step, each)
+        for _ in range(2):
+            await turn.engine.answered.get()
+        await turn.update(n, status=StepStatus.DONE, result="ok")
+        await turn.end("Done with it.")
+
+    async with chatting({"go": script}) as chat:
+        chat.engine.answerings = [Answered(Action.DECLINE), Answered(Action.DECLINE)]
+        await carded(chat, "First?", KEYS)
+        assert "Second?" not in chat.terminal.text
+        chat.terminal.press("d")
+        await chat.terminal.shows("Second?", KEYS)
+        chat.terminal.press("d")
+        await chat.terminal.shows("Done with it.")
+        assert [elicitation_id for elicitation_id, _, _ in chat.engine.replied] == ["e1", "e2"]

@@ -1,0 +1,44 @@
+"""Whoever is asked whether a program may be started sees all of its command line, on every platform."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from bot.commands.definitions import command_line
+from bot.commands.server_drafting import starts
+from bot.commands.server_forms import confirmation, form
+from bot.domain.commands import Form
+from bot.domain.launch_templates import LONGEST_COMMAND, LONGEST_VALUE, LaunchTemplate, Slot, TextRule
+from bot.domain.servers import ServerConfig
+from bot.platforms.discord.forms import form_modal, has_room
+from bot.platforms.slack.forms import form_window
+
+
+def longest(letter: str) -> ServerConfig:
+    """As long as a command line can be."""
+    names = "abcdefgh"
+    slots = tuple(Slot(name, TextRule(re.compile("(?s).*")), dashed=True) for name in names)
+    template = LaunchTemplate("x", "run", tuple(f"{{{name}}}" for name in names), slots)
+    room = (LONGEST_COMMAND - 30) // 5 if letter == "'" else LONGEST_COMMAND - 60
+    values = {name: letter * min(LONGEST_VALUE, room // 3) for name in names[:3]} | dict.fromkeys(names[3:], "x")
+    return ServerConfig("x", template.filled(values))
+
+
+def consent(config: ServerConfig) -> Form:
+    return form("mcp add", "Add", [(confirmation("x"),)], 1, values={}, errors={}, submit="Add", intro=starts(config))
+
+
+@pytest.mark.parametrize("letter", ["a", "'", "*", "_", "\\", "<", "`", "|"])
+async def test_the_longest_command_line_is_shown_whole(letter: str) -> None:
+    config = longest(letter)
+    asked = consent(config)
+    window: dict[str, Any] = form_window(asked, "")
+    assert command_line(config) in window["blocks"][0]["text"]["text"]
+    assert has_room(asked)
+    shown = form_modal(asked, "id").to_dict()["components"][0]["content"]
+    assert len(shown) <= 4000
+    assert shown.endswith("x x x x x")
+    assert shown.count(letter) >= command_line(config).count(letter)

@@ -1,0 +1,31 @@
+"""Definitions of servers as rows: what an earlier release wrote is read, and everything comes back."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from bot.domain.servers import Authentication, AuthenticationKind, HttpTransport, ServerConfig, ServerRecord
+from bot.storage.server_bodies import read_server, server_row
+
+RECORD = ServerRecord(
+    ServerConfig("jira", HttpTransport("https://jira.example/mcp"), id="1", workspace="test:1"),
+    Authentication(AuthenticationKind.OAUTH, client_id="bot", scope="read write"),
+)
+KEPT = {"id": "1", "version": 1, "created_at": 0.0, "created_by": "", "updated_at": 0.0, "updated_by": ""}
+
+
+def read(row: dict[str, Any]) -> ServerRecord:
+    return read_server(SimpleNamespace(**KEPT, **row), {})
+
+
+def test_how_a_server_is_signed_in_to_comes_back() -> None:
+    assert read(server_row(RECORD)).authentication == RECORD.authentication
+
+
+def test_a_row_from_before_there_was_oauth_is_read() -> None:
+    row = server_row(RECORD)
+    authentication = {"v": 1, "kind": "basic", "header": "Authorization", "username": "robot"}
+    row["authentication"] = json.dumps(authentication)
+    assert read(row).authentication == Authentication(AuthenticationKind.BASIC, username="robot")

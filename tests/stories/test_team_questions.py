@@ -1,0 +1,149 @@
+"""What a server asks back while it works for a team, on Slack and on Discord alike: a real server, of each era of the
+protocol, asked for by the model and answered by the person in whose name the call runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.messages import ToolResult
+from bot.reception.inquiries import FINISHED, REFUSED, SENT
+from tests.fakes.parts import ask_for, call, say
+from tests.stories.team import Talk, Team
+from tests.tools.boxes import remote, started
+
+BOOKING = Path(__file__).parents[1] / "fakes" / "mcp" / "booking.py"
+PAGE = "https://pay.example.com/c/7f3a?for=K7P2"
+BOOK, PAY = "travel__book", "travel__pay"
+ERAS = ("modern", "older")
+NOT_YOURS = "can answer this: the call runs in their name."
+
+every_era = pytest.mark.parametrize("era", ERAS)
+
+
+@asynccontextmanager
+async def travel(team: Team, era: str) -> AsyncIterator[str]:
+    """The server; its address. What it is asked for needs no signature."""
+    process = await asyncio.create_subprocess_exec(sys.executable, str(BOOKING), era, stdout=asyncio.subprocess.PIPE)
+    team.allowed = {BOOK, PAY}
+    try:
+        assert process.stdout is not None
+        port = (await asyncio.wait_for(process.stdout.readline(), 30)).split()[1].decode()
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def at_work(team: Team, url: str) -> AsyncIterator[None]:
+    """One process of the bot, connected to the server."""
+    async with started(remote("travel", url)) as servers:
+        team.servers = servers
+        async with team.at_work():
+            yield
+
+
+async def asked(team: Team, tool: str, label: str, **arguments: Any) -> tuple[Talk, Any]:
+    """Priya asks for something about which the server has a question; the card."""
+    team.model.script = [ask_for(call(tool, **arguments)), say("That is that.")]
+    talk = team.ask("travel, please")
+    return talk, await team.offers(talk, label)
+
+
+def results(team: Team) -> list[str]:
+    """What the calls of the turn have come to, as the model was told."""
+    parts = [part for each in team.model.requests[-1].messages for part in each.parts]
+    return [part.text for part in parts if isinstance(part, ToolResult)]
+
+
+@every_era
+async def test_a_form_is_answered_by_whoever_asked_and_by_nobody_else(team: Team, era: str) -> None:
+    async with travel(team, era) as url, at_work(team, url):
+        talk, card = await asked(team, BOOK, "Answer", train="14:05")
+        for expected in ("travel asks for", "The 14:05 has seats left. How many?", "Seats, A note for the guard"):
+            assert expected in team.words(card)
+        assert team.called(card) == {team.priya.id}
+        for label in ("Answer", "Decline"):
+            await team.press(team.sam, card, label)
+        await team.until(lambda: str(team.told(team.sam)).count(NOT_YOURS) == 2)
+        await team.press(team.priya, card, "Answer")
+        await team.fill_in(team.priya, {"Seats": "0"})
+        await team.fill_in_again(team.priya, {"Seats": "2", "A note for the guard": "with a bicycle"})
+        await team.hears(team.priya, SENT)
+        await team.settles(card)
+        await team.reads(talk, "That is that.")
+        assert "Answered by" in team.words(card)
+        assert "bicycle" not in team.words(card)
+    assert results(team) == ["Booked 2 on the 14:05. Note: with a bicycle."]
+    assert team.refused() == []
+    assert team.unacknowledged() == []
+
+
+@every_era
+async def test_a_question_is_declined_and_the_server_goes_on_without_an_answer(team: Team, era: str) -> None:
+    async with travel(team, era) as url, at_work(team, url):
+        talk, card = await asked(team, BOOK, "Answer", train="14:05")
+        await team.press(team.priya, card, "Decline")
+        await team.hears(team.priya, REFUSED)
+        await team.reads(talk, "That is that.")
+        await team.settles(card)
+        assert "Declined by" in team.words(card)
+    assert results(team) == ["Nothing was booked: decline."]
+
+
+@every_era
+async def test_a_page_is_visited_by_whoever_asked_who_alone_sees_the_way_there(team: Team, era: str) -> None:
+    async with travel(team, era) as url, at_work(team, url):
+        talk, card = await asked(team, PAY, "Show the link")
+        assert "pay.example.com" in team.words(card)
+        await team.press(team.sam, card, "Show the link")
+        await team.hears(team.sam, NOT_YOURS)
+        await team.press(team.priya, card, "Show the link")
+        way = await team.sees(team.priya, "I have finished")
+        assert team.buttons(way) == ["Open pay.example.com", "I have finished", "Decline"]
+        assert PAGE in str(team.told(team.priya))
+        await team.press(team.priya, way, "I have finished")
+        await team.hears(team.priya, FINISHED)
+        await team.reads(talk, "That is that.")
+        await team.settles(card)
+        assert "Visited by" in team.words(card)
+        assert "7f3a" not in team.shown(talk) + str(team.told(team.sam))
+        assert team.fetched() == set()
+    assert results(team) == ["The payment: accept."]
+    assert team.refused() == []
+
+
+async def test_an_answer_counts_though_the_bot_was_restarted_since_the_question(team: Team) -> None:
+    async with travel(team, "modern") as url:
+        async with at_work(team, url):
+            talk, card = await asked(team, BOOK, "Answer", train="14:05")
+            count = len(team.messages(talk))
+        async with at_work(team, url):
+            await team.press(team.priya, card, "Answer")
+            await team.fill_in(team.priya, {"Seats": "2"})
+            await team.hears(team.priya, SENT)
+            await team.reads(talk, "That is that.")
+            await team.settles(card)
+            assert "Answered by" in team.words(card)
+            assert len([each for each in team.messages(talk) if "travel asks" in team.words(each)]) == 1
+            assert len(team.messages(talk)) == count + 1
+    assert results(team) == ["Booked 2 on the 14:05. Note: none."]
+
+
+async def test_a_question_of_an_older_server_ends_with_the_process_that_asked_it(team: Team) -> None:
+    async with travel(team, "older") as url:
+        async with at_work(team, url):
+            talk, card = await asked(team, BOOK, "Answer", train="14:05")
+        async with at_work(team, url):
+            await team.settles(card)
+            assert "Withdrawn" in team.words(card)
+            await team.reads(talk, "That is that.")
+            await team.offers(talk, "Run again")

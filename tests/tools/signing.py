@@ -1,0 +1,120 @@
+"""What the tests of signing in share: a process with its database, its toolbox and its sign-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot.domain.conversations import ConversationKey
+from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig
+from bot.errors import ServerTrouble
+from bot.ports import SignedIn
+from bot.storage.leases import SqlLeases
+from bot.storage.secret_box import SecretBox
+from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.sqlite import open_sqlite
+from bot.stores import SignInStore
+from bot.tools.addresses import Allowances, Resolve, resolved
+from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
+from bot.tools.redaction import Redaction
+from bot.tools.toolbox import McpToolbox
+from tests.fakes.oauth import FakeOAuth
+from tests.migrated import migrated
+from tests.tools.boxes import ANA, FAST, call, entries, named, text
+
+SERVER = "file:s"
+HALL = ConversationKey("console", "w", "hall", "1")
+BACK = "http://localhost:9/oauth/mcp/callback"
+KEY = b"k" * 32
+
+
+@dataclass
+class Office:
+    """One process. `store` is where its sign-ins are kept."""
+
+    box: McpToolbox
+    sign_ins: OAuthSignIns
+    store: SqlSignInStore
+    redact: Redaction
+    bearers: Bearers
+
+    async def sign_in(self, oauth: FakeOAuth) -> SignedIn:
+        """Ana asks for a link, agrees, and comes back."""
+        return await self.back(await oauth.browser(await self.sign_ins.begin(SERVER, ANA, HALL)))
+
+    async def back(self, brought: dict[str, str]) -> SignedIn:
+        """Somebody comes back with what the authorization server has sent along."""
+        error, code = brought.get("error", ""), brought.get("code", "")
+        return await self.sign_ins.back(brought["state"], code, brought.get("iss"), error, anybody)
+
+
+async def anybody(_: SignedIn) -> None:
+    """Whoever comes back may."""
+
+
+def server(url: str, kind: AuthenticationKind | None = AuthenticationKind.OAUTH, **terms: str) -> ServerConfig:
+    """A server of the operator's file."""
+    return ServerConfig("s", HttpTransport(url), sign_in=None if kind is None else OAuthTerms(kind, **terms))
+
+
+@asynccontextmanager
+async def office(
+    folder: Path,
+    config: ServerConfig,
+    *,
+    clock: Callable[[], float] = time.time,
+    metadata_url: str = "",
+    allowances: Allowances | None = None,
+    resolve: Resolve = resolved,
+    watch: Callable[[SignInStore], SignInStore] = lambda store: store,
+) -> AsyncIterator[Office]:
+    """A process over the database in the folder, which is as the last one has left it. `watch` may put something
+    between it and its sign-ins.
+    """
+    path = folder / "turns.db"
+    if not path.exists():
+        await migrated(path)
+    database = open_sqlite(path)
+    store = SqlSignInStore(database, SecretBox((KEY,)))
+    redact = Redaction()
+    allowances = allowances or Allowances()
+    bearers = Bearers(Desk(watch(store), SqlLeases(database), redact, allowances, resolve, clock))
+    box = McpToolbox(
+        entries(config), pacing=FAST, redact=redact, bearers=bearers, allowances=allowances, resolve=resolve
+    )
+    await box.start()
+    try:
+        yield Office(box, OAuthSignIns(box, bearers, Ourselves(BACK, metadata_url)), store, redact, bearers)
+    finally:
+        await box.close()
+        await database.close()
+
+
+async def refusal(here: Office) -> ServerTrouble:
+    """Why Ana gets no link."""
+    with pytest.raises(ServerTrouble) as raised:
+        await here.sign_ins.begin(SERVER, ANA, HALL)
+    return raised.value
+
+
+class Clock:
+    """Epoch seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def meet(here: Office, place: str, people: int) -> list[str]:
+    """So many calls that all wait for each other in the server."""
+    tool = named(here.box, "meet")
+    outcomes = await asyncio.gather(*(call(tool, here.box, place=place, people=people) for _ in range(people)))
+    return [text(each) for each in outcomes]

@@ -1,0 +1,71 @@
+"""What a process knows of a sign-in while it reads and writes it at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot.domain.sign_ins import Registration, SignIn, SignInKey
+from bot.storage.leases import SqlLeases
+from bot.storage.secret_box import SecretBox
+from bot.storage.sign_in_store import SqlSignInStore
+from bot.storage.sqlite import open_sqlite
+from bot.stores import SignInStore
+from bot.tools.oauth import Desk
+from bot.tools.oauth.holding import Holding
+from bot.tools.places import place_of
+from bot.tools.redaction import Redaction
+from tests.migrated import migrated
+from tests.tools.boxes import LIMIT
+from tests.tools.signing import KEY, SERVER, server
+
+CONFIG = server("https://jira.example/mcp")
+OLD = SignIn(place_of(CONFIG), "r", Registration("https://issuer.example", "bot"), access_token="old-token")
+
+
+class Slow:
+    """A store that has read and does not say what before it is told to."""
+
+    def __init__(self, store: SqlSignInStore) -> None:
+        self._store = store
+        self.has_read, self.may_say = asyncio.Event(), asyncio.Event()
+
+    async def found(self, key: SignInKey) -> SignIn | None:
+        found = await self._store.found(key)
+        self.has_read.set()
+        async with asyncio.timeout(LIMIT):
+            await self.may_say.wait()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    database = open_sqlite(await migrated(tmp_path / "turns.db"))
+    store = cast("SignInStore", Slow(SqlSignInStore(database, SecretBox((KEY,)))))
+    yield Desk(store, SqlLeases(database), Redaction())
+    await database.close()
+
+
+async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(desk: Desk) -> None:
+    slow = cast("Slow", desk.store)
+    first = await desk.store.keep(SignInKey(SERVER), OLD)
+    assert first is not None
+    holding = Holding(CONFIG, desk)
+    reading = asyncio.create_task(holding.read())
+    async with asyncio.timeout(LIMIT):
+        await slow.has_read.wait()
+    keeping = asyncio.create_task(holding.keep(replace(first, access_token="new-token")))
+    slow.may_say.set()
+    await asyncio.gather(reading, keeping)
+    assert holding.access_token == "new-token"
+    assert (await holding.read()) == holding.sign_in
+    assert holding.access_token == "new-token"
+    assert desk.redact("old-token, new-token") == "***, ***"

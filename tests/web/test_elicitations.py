@@ -1,0 +1,171 @@
+"""Answering over HTTP what servers ask back: for the token that asked, and for nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bot.domain.callers import Role
+from tests.fakes.mcp.endpoint import result
+from tests.fakes.parts import ScriptedModel, ask_for, call, say
+from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.streams import asked
+from tests.web.test_approvals import becomes_done
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"title": {"type": "string", "minLength": 3}, "copies": {"type": "integer", "default": 1}},
+    "required": ["title"],
+}
+FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "Which?", "requestedSchema": SCHEMA}}
+URL = "https://jira.example.com/consent?id=7"
+LINK = {
+    "method": "elicitation/create",
+    "params": {"mode": "url", "message": "Consent, please.", "url": URL, "elicitationId": "e1"},
+}
+POLICY = '[[rules]]\npolicy = "ALWAYS_ALLOW"\nserver = "fake"\n'
+
+
+@asynccontextmanager
+async def asking(folder: Path, *asked: dict[str, Any]) -> AsyncIterator[Api]:
+    """A house whose model calls a tool; the tool asks back, once, and then says what it was told."""
+    (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
+    model = ScriptedModel([ask_for(call("fake__write")), say("Done.")])
+    questions = {f"q{number}": each for number, each in enumerate(asked, 1)}
+
+    def answered(message: dict[str, Any]) -> Any:
+        if "inputResponses" in message["params"]:
+            return result(message, {"content": [{"type": "text", "text": "ok"}]})
+        return result(message, {"resultType": "input_required", "inputRequests": questions, "requestState": "s-1"})
+
+    async with opened_api(folder, model=scripted(model)) as api:
+        api.endpoint.on["tools/call"] = answered
+        yield api
+
+
+async def wanted(api: Api, token: str = ADMIN_TOKEN) -> dict[str, Any]:
+    """Ask; the response, which waits for an answer then."""
+    body = {"payload": {"input": "write it", "stream": False}}
+    answer = await api.post("/api/responses/stream", json=body, token=token)
+    assert answer.status_code == 202, answer.text
+    found: dict[str, Any] = answer.json()
+    assert (found["waitingForAnswer"], found["waitingForApproval"]) == (True, False)
+    return found
+
+
+async def answered(
+    api: Api, question: dict[str, Any], token: str = ADMIN_TOKEN, /, **said: Any
+) -> tuple[int, dict[str, Any]]:
+    answer = await api.post(f"/api/responses/elicitation/{question['elicitationId']}", json=said, token=token)
+    return answer.status_code, answer.json()
+
+
+def told(api: Api) -> list[Any]:
+    """What the server was told, by its own words for what it has asked."""
+    calls = [message["params"] for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
+    return [each["inputResponses"] for each in calls if "inputResponses" in each]
+
+
+async def test_a_form_is_answered_by_the_token_that_asked(folder: Path) -> None:
+    async with asking(folder, FORM) as api:
+        found = await wanted(api)
+        (question,) = found["elicitations"]
+        assert (question["server"], question["tool"], question["message"], question["mode"]) == (
+            "fake",
+            "write",
+            "Which?",
+            "form",
+        )
+        assert (question["requestedSchema"], question["url"], question["action"]) == (SCHEMA, None, None)
+        assert found["toolCalls"][0]["waitingForAnswer"]
+        path = f"/api/responses/elicitation/{question['elicitationId']}"
+        assert (await api.get(path)).json() == {**question, "expiresAt": (await api.get(path)).json()["expiresAt"]}
+        status, body = await answered(api, question, action="accept", content={"title": "Milk", "copies": 2})
+        assert (status, body) == (200, {"elicitationId": question["elicitationId"], "action": "accept"})
+        done = await becomes_done(api, found)
+        assert (done["text"], done["elicitations"], done["waitingForAnswer"]) == ("Done.", [], False)
+        assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk", "copies": 2}}}]
+        status, body = await answered(api, question, action="decline")
+        assert (status, body["error"]["code"]) == (409, "already_settled")
+        assert (await api.get(path)).status_code == 409
+
+
+async def test_what_does_not_fit_is_said_by_field_and_asked_again(folder: Path) -> None:
+    async with asking(folder, FORM) as api:
+        found = await wanted(api)
+        (question,) = found["elicitations"]
+        status, body = await answered(api, question, action="accept", content={"title": "M"})
+        assert (status, list(body["error"]["fields"])) == (422, ["content.title"])
+        assert (await answered(api, question, action="accept"))[0] == 422
+        assert (await answered(api, question, action="decline", content={"title": "Milk"}))[0] == 422
+        assert (await answered(api, question, action="maybe"))[0] == 422
+        assert told(api) == []
+        assert (await answered(api, question, action="cancel"))[1]["action"] == "cancel"
+        await becomes_done(api, found)
+        assert told(api) == [{"q1": {"action": "cancel"}}]
+
+
+async def test_a_link_is_told_to_the_token_that_asked_alone(folder: Path) -> None:
+    async with asking(folder, LINK) as api:
+        member = await api.token("ci", Role.MEMBER)
+        found = await wanted(api, member)
+        (question,) = found["elicitations"]
+        assert (question["mode"], question["url"], question["domain"]) == ("url", URL, "jira.example.com")
+        seen = (await api.get(f"/api/responses/{found['responseId']}")).json()["elicitations"][0]
+        assert (seen["url"], seen["domain"]) == (None, "jira.example.com")
+        assert (await answered(api, question, member, action="accept", content={"a": 1}))[0] == 422
+        assert (await answered(api, question, member, action="accept"))[0] == 200
+        await becomes_done(api, found)
+        assert told(api) == [{"q1": {"action": "accept"}}]
+
+
+async def test_another_token_answers_nothing(folder: Path) -> None:
+    async with asking(folder, FORM) as api:
+        asker, other = await api.token("ci", Role.MEMBER), await api.token("other", Role.ADMIN)
+        found = await wanted(api, asker)
+        (question,) = found["elicitations"]
+        for token in (other, ADMIN_TOKEN):
+            status, body = await answered(api, question, token, action="decline")
+            assert (status, body["error"]["code"]) == (403, "not_allowed")
+            assert (
+                await api.get(f"/api/responses/elicitation/{question['elicitationId']}", token=token)
+            ).status_code == 403
+        assert told(api) == []
+        assert (await answered(api, question, asker, action="decline"))[0] == 200
+        await becomes_done(api, found)
+
+
+async def test_what_nobody_has_asked_is_not_found(folder: Path) -> None:
+    async with asking(folder, FORM) as api:
+        status, body = await answered(api, {"elicitationId": "no-such"}, action="decline")
+        assert (status, body["error"]["code"]) == (404, "not_found")
+        assert (await api.get("/api/responses/elicitation/no-such")).status_code == 404
+
+
+async def test_a_stream_tells_what_is_asked_and_that_it_waits_no_longer(folder: Path) -> None:
+    async with asking(folder, FORM, LINK) as api:
+        async with asked(api.client, "write it") as stream:
+            questions = [await stream.until("elicitation_required") for _ in range(2)]
+            for each in questions:
+                content = {"content": {"title": "Milk"}} if each["mode"] == "form" else {}
+                assert (await answered(api, each, action="accept", **content))[0] == 200
+            seen = await stream.ended()
+        assert [(each["mode"], each["url"]) for each in questions] == [("form", None), ("url", URL)]
+        settled = [each.data for each in seen if each.name == "elicitation_settled"]
+        assert [each["action"] for each in settled] == ["accept", "accept"]
+        assert "Milk" not in str(settled)
+        waits = [each.data["waitingForAnswer"] for each in seen if each.name == "conversation_status"]
+        assert waits == [True, False, False]
+        assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk"}}, "q2": {"action": "accept"}}]
+
+
+async def test_what_a_form_must_not_ask_for_is_declined_and_put_to_nobody(folder: Path) -> None:
+    secret = {"type": "object", "properties": {"password": {"type": "string"}}}
+    form = {**FORM, "params": {**FORM["params"], "requestedSchema": secret}}  # type: ignore[dict-item]
+    async with asking(folder, form) as api:
+        body = {"payload": {"input": "write it", "stream": False}}
+        answer = await api.post("/api/responses/stream", json=body)
+        assert (answer.status_code, answer.json()["text"]) == (200, "Done.")
+        assert told(api) == [{"q1": {"action": "decline"}}]

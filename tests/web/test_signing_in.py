@@ -1,0 +1,339 @@
+"""Signing in to a server by OAuth: begun in a chat, done in a browser at an authorization server, which sends people
+back to a page over a real socket; on real stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import httpx2
+import pytest
+
+from bot.app.house import House, opened_house
+from bot.app.links import Platforms, link_pages
+from bot.app.operator_files import read_operator_files
+from bot.app.web import join, opened_surface, served_web, web_parts
+from bot.commands.sign_in_return import SignInReturn
+from bot.domain.audit import AuditQuery
+from bot.domain.commands import Invocation, Reply
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_PATH
+from bot.domain.views import Audience
+from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.settings import read_settings
+from bot.web.application import application
+from bot.web.attempts import Attempts
+from bot.web.oauth.routes import pages
+from bot.web.server import served
+from tests.commands.sign_ins import MemorySignIns, SigningOffice
+from tests.fakes.oauth import FakeOAuth
+from tests.fakes.parts import ANA, HALL
+from tests.web.house import ADMIN_TOKEN, DEMO
+from tests.web.test_links import Staff, text_of
+
+PUBLIC = "https://bot.example.com"
+ADMIN = Member(ANA, platform_admin=True)
+OPERATOR = Author("console", "op", "Op")
+
+
+@dataclass
+class Desk:
+    """A house with its pages and its API, a server that wants a sign-in, and the people of a platform."""
+
+    house: House
+    client: httpx2.AsyncClient
+    staff: Staff
+    oauth: FakeOAuth
+
+    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
+        """The last reply to a command line in a chat."""
+        command, *words = line.split()
+        request = Invocation(command, tuple(words), member, where)
+        *_, last = [answer async for answer in self.house.commands.handle(request)]
+        assert isinstance(last, Reply), last
+        return last
+
+    async def begin(self, *options: str) -> str:
+        """Add the server, and ask for the link."""
+        added = await self.ask(" ".join(("mcp add guarded --url", self.oauth.url, *options)))
+        assert ("mcp", "connect", "guarded") in [action.words for action in added.actions], added
+        return address_of(await self.ask("mcp connect guarded"))
+
+    async def agree(self, address: str) -> str:
+        """Follow a link to the authorization server, agree, and be sent back: the path and query of where to."""
+        brought = await self.oauth.browser(address)
+        return f"{CALLBACK_PATH}?{urlencode(brought)}"
+
+    async def audit(self) -> list[tuple[str, str]]:
+        page, _ = await self.house.office.stores.archive.audit(AuditQuery(), 100, 0)
+        return [(entry.kind, entry.actor) for entry in page]
+
+
+def address_of(reply: Reply) -> str:
+    assert not reply.failed, reply
+    assert reply.private
+    return dict(reply.details)["whole address"]
+
+
+@asynccontextmanager
+async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncIterator[Desk]:
+    async with FakeOAuth() as oauth:
+        given = {
+            "database_url": f"sqlite:///{folder / 'countersign.db'}",
+            "port": 0,
+            "mcp_servers_file": folder / "no servers.json",
+            "public_url": PUBLIC,
+            "admin_api_token": ADMIN_TOKEN,
+            "mcp_allowed_hosts": frozenset({urlsplit(each).netloc for each in (oauth.url, oauth.issuer)}),
+            **settings,
+        }
+        read, staff, programs = read_settings(**given), Staff(), await opened_surface()
+        files = read_operator_files(read)
+        async with opened_house(read, files, DEMO, [staff, programs], operator=operator) as house:
+            join(programs, read, house)
+            pages = link_pages(house.office.command_parts, [staff, programs])
+            async with (
+                served_web(read, parts=web_parts(read, house, programs), pages=pages) as port,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+            ):
+                yield Desk(house, client, staff, oauth)
+
+
+@pytest.fixture
+async def desk(folder: Path) -> AsyncIterator[Desk]:
+    async with a_desk(folder) as desk:
+        yield desk
+
+
+async def test_a_server_is_signed_in_to_in_a_browser_and_everybody_can_use_it(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = await desk.agree(await desk.begin())
+    page = await desk.client.get(path)
+    assert page.status_code == 200, text_of(page)
+    for told in ("The bot is signed in to guarded", "Asked for by Ana", "2 tools", "You can close this window"):
+        assert told in text_of(page)
+    for name in ("Content-Security-Policy", "Referrer-Policy", "Cache-Control"):
+        assert name in page.headers
+    assert desk.staff.told == [
+        (Audience(str(HALL), ANA.id), "The bot is signed in to guarded: 2 tools."),
+    ]
+    shown = dict((await desk.ask("mcp show guarded")).details)
+    assert shown["state"] == "connected"
+    assert shown["signed in"] == f"just now by {ANA.principal}, at {urlsplit(desk.oauth.issuer).netloc}"
+    assert ("signed in", ANA.principal) in await desk.audit()
+    [token] = desk.oauth.tokens
+    code = re.search(r"code=([^&]+)", path)
+    assert code is not None
+    for hidden in (token, code[1]):
+        assert hidden not in page.text
+        assert hidden not in "".join(each.getMessage() for each in caplog.records if each.name.startswith("bot."))
+
+
+async def test_a_way_back_is_good_once_and_asking_whether_there_is_a_page_uses_nothing_up(desk: Desk) -> None:
+    path = await desk.agree(await desk.begin())
+    assert (await desk.client.head(path)).status_code == 204
+    assert (await desk.client.get(path)).status_code == 200
+    again = await desk.client.get(path)
+    assert again.status_code == 404
+    assert "This sign-in is not under way" in text_of(again)
+    assert len(desk.staff.told) == 1
+
+
+async def test_whoever_is_denied_is_told_and_may_ask_for_another_link(desk: Desk) -> None:
+    desk.oauth.denies = True
+    page = await desk.client.get(await desk.agree(await desk.begin()))
+    assert page.status_code == 403
+    assert "it was denied. What to do: ask for another link." in text_of(page)
+    desk.oauth.denies = False
+    page = await desk.client.get(await desk.agree(address_of(await desk.ask("mcp connect guarded"))))
+    assert page.status_code == 200
+
+
+async def test_an_answer_from_somebody_else_is_not_used(desk: Desk) -> None:
+    desk.oauth.sends_issuer = "https://evil.example"
+    page = await desk.client.get(await desk.agree(await desk.begin()))
+    assert page.status_code == 403
+    assert "does not come from the authorization server" in text_of(page)
+    assert desk.oauth.tokens == {}
+
+
+async def test_what_comes_from_nowhere_counts_by_where_it_comes_from(desk: Desk) -> None:
+    for path in ("", "?state=", f"?state={'x' * 43}&code=c", f"?state={'x' * 43}&state={'y' * 43}", "?state=<script>"):
+        page = await desk.client.get(f"{CALLBACK_PATH}{path}")
+        assert page.status_code == 404
+        assert "script" not in page.text
+    found = [(await desk.client.get(f"{CALLBACK_PATH}?state={number:043d}")).status_code for number in range(10)]
+    assert found[-1] == 429
+    # One that is good is good however often others were wrong.
+    assert (await desk.client.get(await desk.agree(await desk.begin()))).status_code == 200
+
+
+async def test_whoever_may_not_any_more_when_they_come_back_lets_nobody_in(desk: Desk) -> None:
+    path = await desk.agree(await desk.begin())
+    desk.staff.admins.clear()
+    page = await desk.client.get(path)
+    assert page.status_code == 403
+    assert "you cannot any more" in text_of(page)
+    assert desk.oauth.tokens == {}
+    desk.staff.admins.add(ANA.id)
+    path = await desk.agree(address_of(await desk.ask("mcp connect guarded")))
+    desk.staff.away = DeliveryFailed("Slack does not answer.")
+    page = await desk.client.get(path)
+    assert page.status_code == 403
+    assert "It could not be found out whether you may still do this. Slack does not answer." in text_of(page)
+    assert desk.oauth.tokens == {}
+
+
+async def test_a_server_that_is_gone_when_they_come_back_is_not_signed_in_to(desk: Desk) -> None:
+    path = await desk.agree(await desk.begin())
+    await desk.ask("mcp remove guarded --confirm guarded")
+    page = await desk.client.get(path)
+    assert page.status_code in (403, 404)
+    assert desk.oauth.tokens == {}
+
+
+async def test_signing_out_takes_the_tokens_away_and_the_server_wants_a_sign_in_again(desk: Desk) -> None:
+    await desk.client.get(await desk.agree(await desk.begin()))
+    assert not (await desk.ask("mcp secret clear guarded sign-in")).failed
+    assert desk.oauth.tokens == {}
+    assert ("signed out", ANA.principal) in await desk.audit()
+    assert "signed in" not in dict((await desk.ask("mcp show guarded")).details)
+    async with asyncio.timeout(20):
+        while dict((await desk.ask("mcp show guarded")).details)["state"] == "connected":
+            await asyncio.sleep(0.02)
+    assert (await desk.ask("mcp connect guarded")).text.startswith("`guarded` lets the bot in once")
+
+
+async def test_a_program_gets_the_address_for_its_person_and_they_come_back(desk: Desk) -> None:
+    head = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    body = {"serverId": "guarded", "url": desk.oauth.url, "authType": "oauth", "config": {"scope": "read"}}
+    added = await desk.client.post("/api/mcp/servers", json=body, headers=head)
+    assert added.status_code == 201, added.text
+    assert added.json()["authType"] == "oauth"
+    full = (await desk.client.get("/api/mcp/servers/guarded", headers=head)).json()
+    assert full["config"] == {"url": desk.oauth.url, "scope": "read"}
+    answer = (await desk.client.post("/api/mcp/servers/guarded/connect", headers=head)).json()
+    assert (answer["connected"], answer["status"]) == (False, "AUTH_REQUIRED")
+    assert answer["signInUrl"].startswith(f"{desk.oauth.issuer}/authorize?")
+    page = await desk.client.get(await desk.agree(answer["signInUrl"]))
+    assert page.status_code == 200, text_of(page)
+    assert "over HTTP" in text_of(page)
+    answer = (await desk.client.post("/api/mcp/servers/guarded/connect", headers=head)).json()
+    assert (answer["connected"], answer["signInUrl"]) == (True, None)
+    changed = {"authType": "client_credentials", "config": {"clientId": "bot", "clientSecret": "hunter2-of-the-desk"}}
+    full = (await desk.client.put("/api/mcp/servers/guarded", json=changed, headers=head)).json()
+    assert full["config"] == {"url": desk.oauth.url, "scope": "read", "clientId": "bot", "clientSecret": "***"}
+    missing = await desk.client.put(
+        "/api/mcp/servers/guarded", json={"authType": "api_key", "apiKey": ""}, headers=head
+    )
+    assert missing.status_code == 422
+
+
+async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> None:
+    desk.oauth.clients["bot"] = ("hunter2-of-the-desk", "client_secret_basic")
+    head = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    body = {
+        "serverId": "guarded",
+        "url": desk.oauth.url,
+        "authType": "client_credentials",
+        "config": {"clientId": "bot", "clientSecret": "hunter2-of-the-desk"},
+    }
+    added = await desk.client.post("/api/mcp/servers", json=body, headers=head)
+    assert added.json()["status"] == "CONNECTED", added.text
+    assert "hunter2" not in (await desk.client.get("/api/mcp/servers/guarded", headers=head)).text
+
+
+async def test_the_bot_says_who_it_is_where_others_can_reach_it(desk: Desk) -> None:
+    answer = await desk.client.get(CLIENT_PATH)
+    assert answer.headers["content-type"] == "application/json"
+    said = answer.json()
+    assert said["client_id"] == f"{PUBLIC}{CLIENT_PATH}"
+    assert said["redirect_uris"] == [f"{PUBLIC}{CALLBACK_PATH}"]
+    assert said["token_endpoint_auth_method"] == "none"
+    desk.oauth.described_clients, desk.oauth.registers = True, False
+    page = await desk.client.get(await desk.agree(await desk.begin()))
+    assert page.status_code == 200
+    assert {form["client_id"] for form in desk.oauth.forms("/token")} == {said["client_id"]}
+
+
+async def test_at_an_address_of_this_machine_it_does_not_and_people_can_sign_in(folder: Path) -> None:
+    async with a_desk(folder, public_url="http://localhost:8080") as desk:
+        assert (await desk.client.get(CLIENT_PATH)).status_code == 401
+        address = await desk.begin()
+        assert (await desk.client.get(await desk.agree(address))).status_code == 200
+        [asked] = desk.oauth.forms("/register")
+        assert f"http://localhost:8080{CALLBACK_PATH}" in asked["redirect_uris"]
+
+
+@pytest.mark.parametrize("address", [None, "http://bot.example.com"])
+async def test_without_a_safe_address_nobody_can_come_back(folder: Path, address: str | None) -> None:
+    async with a_desk(folder, public_url=address) as desk:
+        await desk.ask(f"mcp add guarded --url {desk.oauth.url} --auth oauth")
+        reply = await desk.ask("mcp connect guarded")
+        assert reply.failed
+        assert "PUBLIC_URL" in repr(reply.details)
+        assert (await desk.client.get(f"{CALLBACK_PATH}?state={'x' * 43}")).status_code == 401
+
+
+async def test_the_operator_signs_in_to_what_is_for_all_from_their_own_shell(folder: Path) -> None:
+    async with a_desk(folder, operator=OPERATOR.principal) as desk:
+        operator, shell = Member(OPERATOR, platform_admin=True), ConversationKey("console", "local", "op", "1")
+        added = await desk.ask(f"mcp add guarded --url {desk.oauth.url}", operator, shell)
+        assert not added.failed
+        refused = await desk.ask("mcp connect guarded")
+        assert refused.failed
+        assert "Only the operator" in refused.text
+        address = address_of(await desk.ask("mcp connect guarded", operator, shell))
+        page = await desk.client.get(await desk.agree(address))
+        assert page.status_code == 200
+        assert "at the bot's own machine" in text_of(page)
+        assert desk.staff.asked == []
+
+
+# The page alone
+
+
+@asynccontextmanager
+async def a_page(sign_ins: MemorySignIns, attempts: Attempts | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+    office = SigningOffice(sign_ins=sign_ins)
+    await office.ask("mcp add jira --url https://jira.example/mcp --title <i>Desk</i>")
+    server = next(iter(office.store.kept))
+    await sign_ins.begin(server, Author("test", "ana", "<b>Ana"), HALL)
+    routes = pages(SignInReturn(office.parts, sign_ins, Platforms([Staff()])), PUBLIC, attempts=attempts)
+    async with (
+        served(application(pages=routes), "127.0.0.1", 0) as port,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        yield client
+
+
+async def test_names_are_text_and_no_markup() -> None:
+    async with a_page(MemorySignIns()) as client:
+        page = await client.get(f"{CALLBACK_PATH}?state={1:043d}&code=c")
+    assert page.status_code == 200
+    assert "&lt;i&gt;Desk&lt;/i&gt;" in page.text
+    assert "<b>Ana" in unescape(page.text)
+    assert "<i>" not in page.text
+
+
+async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> None:
+    class Away(MemorySignIns):
+        async def back(self, *_: Any, **__: Any) -> Any:
+            raise DatabaseUnavailable("No database at db.internal:5432.", "start it")
+
+    async with a_page(Away()) as client:
+        page = await client.get(f"{CALLBACK_PATH}?state={1:043d}&code=c")
+    assert page.status_code == 503
+    assert "db.internal" not in page.text
+    assert "cannot reach its own database" in text_of(page)
