@@ -12,6 +12,8 @@
     ├── ModelError                the language model gave no answer
     │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
     │   └── ModelRejected         for good: key, model name or request refused, perhaps for one `tool`
+    │       ├── ContextTooLong    what was sent does not fit in: the same conversation, made shorter, would
+    │       └── ModelBarred       its service lets the bot in no more: another model would answer
     ├── DeliveryFailed            a platform did not take a drawing; `retry_after` seconds, or `permanent`
     └── TurnInterrupted           the turn is no longer this task's to drive
         ├── LostLease             another process owns it now: write nothing
@@ -95,6 +97,16 @@ class ModelRejected(ModelError):
     def __init__(self, cause: str, fix: str = "", *, tool: str = "") -> None:
         super().__init__(cause, fix)
         self.tool = tool
+
+
+class ContextTooLong(ModelRejected):
+    """The transcript is longer than the model or its service takes: less of it would be taken."""
+
+
+class ModelBarred(ModelRejected):
+    """The service will answer nothing at all: it refuses the key, wants to be paid, or has no such model. Another one
+    may answer the same request.
+    """
 
 
 class DeliveryFailed(CountersignError):

@@ -6,29 +6,33 @@ import asyncio
 import difflib
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from pydantic import SecretStr
 
 from bot.domain.measurements import Observe, unobserved
 from bot.errors import ModelRejected, SettingsError
+from bot.llm.chain import ModelChain
 from bot.llm.measured import MeasuredModel
+from bot.llm.providers import Access, Provider, find_provider, provider_names
 from bot.ports import LanguageModel
 from bot.settings import Settings
-
-ANTHROPIC_DEFAULT = "claude-sonnet-5-5"
-OPENAI_DEFAULT = "gpt-5.5"
-_PROVIDERS = ("demo", "openai", "anthropic")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A provider's module in `bot.llm` and what its Config takes. `label` is how people know the model."""
+    """A provider's module in `bot.llm` and what its Config takes. `name` is how people know the model; `others` stand
+    in for it, in their order, where it cannot answer.
+    """
 
-    label: str
+    name: str
     module: str
     config: dict[str, Any] = field(default_factory=dict, repr=False)
+    others: tuple[ModelChoice, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How people know the model, and those that stand in for it."""
+        return ", else ".join(choice.name for choice in (self, *self.others))
 
     def create(self) -> LanguageModel:
         """Load the provider and build the model."""
@@ -57,9 +61,15 @@ class Models:
             async with self._building:
                 if name not in self._built:
                     choice = self._chosen(name) if name else self._own
-                    built = await asyncio.to_thread(choice.create)
-                    self._built[name] = MeasuredModel(built, choice.label, self._observe)
+                    self._built[name] = await self._build(choice)
         return self._built[name]
+
+    async def _build(self, choice: ModelChoice) -> LanguageModel:
+        models: dict[str, LanguageModel] = {}
+        for each in (choice, *choice.others):
+            built = await asyncio.to_thread(each.create)
+            models[each.name] = MeasuredModel(built, each.name, self._observe)
+        return ModelChain(models) if choice.others else models[choice.name]
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -73,28 +83,27 @@ class Models:
 
 
 def choose_model(settings: Settings, wanted: str = "") -> ModelChoice:
-    """The model by `--model`, by BOT_MODEL, or by the key that is present. Raises SettingsError."""
-    written, _, name = (part.strip() for part in (wanted or settings.bot_model or _by_key(settings)).partition(":"))
-    provider = written.lower()
-    match provider:
-        case "demo":
-            return ModelChoice("demo", "demo")
-        case "openai":
-            # A compatible server on one's own machine needs no key, but the client insists on one.
-            key = _plain(settings.openai_api_key) or ("none" if settings.openai_base_url else "")
-            model = name or OPENAI_DEFAULT
-            return _hosted(provider, "openai_chat", model, key, settings.openai_base_url)
-        case "anthropic":
-            key = _plain(settings.anthropic_api_key)
-            model = name or ANTHROPIC_DEFAULT
-            return _hosted(provider, "anthropic", model, key, settings.anthropic_base_url)
-        case _:
-            close = difflib.get_close_matches(provider, _PROVIDERS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise SettingsError(
-                f"There is no model provider called {written!r}.{hint}",
-                "set BOT_MODEL (or --model) to demo, openai:NAME or anthropic:NAME",
-            )
+    """The model by `--model`, by BOT_MODEL, or by the key that is present; of several, with commas between them, each
+    that follows stands in for those before it. Raises SettingsError.
+    """
+    names = (wanted or settings.bot_model or _by_key(settings)).split(",")
+    chosen = {choice.name: choice for choice in (_one(settings, name) for name in names)}
+    first, *others = chosen.values()
+    return replace(first, others=tuple(others))
+
+
+def _one(settings: Settings, wanted: str) -> ModelChoice:
+    written, _, name = (part.strip() for part in wanted.partition(":"))
+    provider = find_provider(written.lower())
+    if provider is None:
+        close = difflib.get_close_matches(written.lower(), provider_names(), n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise SettingsError(
+            f"There is no model provider called {written!r}.{hint}", f"set BOT_MODEL (or --model) to {_all()}"
+        )
+    if not provider.variables:
+        return ModelChoice(written.lower(), provider.module(Access()))
+    return _hosted(written.lower(), provider, name or provider.model, settings)
 
 
 def _by_key(settings: Settings) -> str:
@@ -103,14 +112,21 @@ def _by_key(settings: Settings) -> str:
     return "openai" if settings.openai_api_key else "demo"
 
 
-def _hosted(provider: str, module: str, name: str, key: str, address: str | None) -> ModelChoice:
-    if not key:
+def _all() -> str:
+    """How every model is named, in one sentence."""
+    *others, last = (name for name in provider_names() if name != "demo")
+    return f"demo, or to PROVIDER:NAME with {', '.join(others)} or {last} as the provider"
+
+
+def _hosted(label: str, provider: Provider, name: str, settings: Settings) -> ModelChoice:
+    key, address = settings.access_to_models(provider.variables)
+    access = Access(key, address, settings.openai_api)
+    if not name:
+        raise SettingsError(f"{label} has many models.", f"set BOT_MODEL (or --model) to {label}:NAME")
+    if provider.lacks_key(access):
         raise SettingsError(
-            f"The model {provider}:{name} needs a key.",
-            f"set {provider.upper()}_API_KEY in the environment or in .env, or use --model demo",
+            f"The model {label}:{name} needs a key.",
+            f"set {provider.variables}_API_KEY in the environment or in .env, or use --model demo",
         )
-    return ModelChoice(f"{provider}:{name}", module, {"model": name, "api_key": key, "base_url": address})
-
-
-def _plain(secret: SecretStr | None) -> str:
-    return secret.get_secret_value() if secret else ""
+    config = {"model": name, "api_key": key, "base_url": address or provider.address, "variables": provider.variables}
+    return ModelChoice(f"{label}:{name}", provider.module(access), config)

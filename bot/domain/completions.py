@@ -27,23 +27,27 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds for one reply: tokens it may write, seconds without a byte, seconds in all."""
+    """Bounds for one reply: tokens it may write, seconds until its first byte, seconds without another, seconds in all.
+    The first may take long: models think before they write.
+    """
 
     max_tokens: int = 4096
+    first_seconds: float = 120.0
     idle_seconds: float = 60.0
     total_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do. `files` says whether it reads text files that people attach; `image_bytes` is the size of
-    the largest image it takes, `context_tokens` that of its window.
+    """What a model can do. `files` says whether it reads text files that people attach, `documents` whether it takes
+    PDF as it is; `image_bytes` is the size of the largest image it takes, `context_tokens` that of its window.
     """
 
     tools: bool = True
     images: bool = False
     image_bytes: int = 5 * 2**20
     files: bool = True
+    documents: bool = False
     reasoning: bool = False
     context_tokens: int = 128_000
 
@@ -62,11 +66,15 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them; `input_tokens` includes the cached ones."""
+    """Tokens, as the provider counted them. `input_tokens` includes those that were read from its cache
+    (`cached_tokens`) and those that were written to it (`cache_writes`), `output_tokens` those of `reasoning_tokens`.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_writes: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,19 @@ out of broken JSON. Compatible servers speak this protocol too, so nothing is ta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Part, Role, TextPart
 from bot.llm.anthropic_request import METADATA
-from bot.llm.foreign_text import well_formed
+from bot.llm.complaints import Complaint, ServiceComplained
+from bot.llm.event_fields import part, text
 from bot.llm.identifiers import distinct_ids
 from bot.llm.tool_arguments import read_call
 
+_PAUSED = "pause_turn"
 _STOPS = {
     "max_tokens": StopReason.LENGTH,
     "model_context_window_exceeded": StopReason.LENGTH,
@@ -32,10 +34,14 @@ class _Block:
     kind: str
     id: str = ""
     name: str = ""
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     input: Any = None
     signature: str = ""
     data: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
     @property
     def echo(self) -> dict[str, str] | None:
@@ -54,19 +60,32 @@ class ReplyDraft:
         self._blocks: dict[int, _Block] = {}
         self._stop = ""
         self._counts: dict[str, int] = {}
+        self._first = 0
+        self._earlier = Usage()
 
-    def take(self, event: object) -> Iterator[TextDelta | ReasoningDelta]:
-        """Add an event and yield what people can see of it. Unknown events are passed over."""
-        match _text(event, "type"):
-            case "message_start":
-                self._count(_field(_field(event, "message"), "usage"))
-            case "content_block_start":
-                yield from self._begin(event)
+    def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
+        for an error.
+        """
+        match text(event, "type"):
             case "content_block_delta":
                 yield from self._continue(event)
+            case "content_block_start":
+                yield from self._begin(event)
+            case "message_start":
+                self._count(part(part(event, "message"), "usage"))
             case "message_delta":
-                self._stop = _text(_field(event, "delta"), "stop_reason") or self._stop
-                self._count(_field(event, "usage"))
+                delta = part(event, "delta")
+                self._stop = text(delta, "stop_reason") or self._stop
+                self._count(part(event, "usage"))
+                yield from self._explain(text(part(delta, "stop_details"), "explanation"))
+            case "error":
+                raise ServiceComplained(Complaint.read(200, event))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the service has said why the model stopped."""
+        return bool(self._stop)
 
     def completion(self) -> Completion | None:
         """The finished reply, or None if the stream ended before the model did.
@@ -92,58 +111,74 @@ class ReplyDraft:
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         return Completion(Message(Role.ASSISTANT, tuple(parts), metadata), stop, self._usage())
 
-    def _begin(self, event: object) -> Iterator[TextDelta | ReasoningDelta]:
-        start = _field(event, "content_block")
-        block = _Block(_text(start, "type"), _text(start, "id"), _text(start, "name"), input=_field(start, "input"))
-        block.data, block.signature = _text(start, "data"), _text(start, "signature")
-        self._blocks[self._index(event, len(self._blocks))] = block
-        if text := _text(start, "text") or _text(start, "thinking"):
-            yield from _add(block, text)
+    def resume(self) -> Message | None:
+        """What has been said, if the service wants it back before it goes on."""
+        paused = self.completion() if self._stop == _PAUSED else None
+        if paused is None:
+            return None
+        self._earlier, self._counts, self._stop = paused.usage, {}, ""
+        self._first = max(self._blocks, default=-1) + 1
+        return paused.message
 
-    def _continue(self, event: object) -> Iterator[TextDelta | ReasoningDelta]:
-        block = self._blocks.get(self._index(event, len(self._blocks) - 1))
-        delta = _field(event, "delta")
+    def _explain(self, refusal: str) -> Iterator[TextDelta | ReasoningDelta]:
+        """Why the service refuses, where the model has said nothing."""
+        if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks.values()):
+            block = self._blocks[self._next] = _Block("text")
+            yield from _add(block, refusal)
+
+    def _begin(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+        start = part(event, "content_block")
+        block = _Block(text(start, "type"), text(start, "id"), text(start, "name"), input=part(start, "input"))
+        block.data, block.signature = text(start, "data"), text(start, "signature")
+        self._blocks[self._index(event, self._next)] = block
+        if begun := text(start, "text") or text(start, "thinking"):
+            yield from _add(block, begun)
+
+    def _continue(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+        block = self._blocks.get(self._index(event, self._next - 1))
+        delta = part(event, "delta")
         if block is None:
             return
-        block.signature += _text(delta, "signature")
-        if text := _text(delta, "text") or _text(delta, "thinking") or _text(delta, "partial_json"):
-            yield from _add(block, text)
+        if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
+            yield from _add(block, more)
+        else:
+            block.signature += text(delta, "signature")
 
-    @staticmethod
-    def _index(event: object, otherwise: int) -> int:
-        index = _field(event, "index")
-        return index if isinstance(index, int) else otherwise
+    @property
+    def _next(self) -> int:
+        return max(self._blocks, default=-1) + 1
+
+    def _index(self, event: Mapping[str, Any], otherwise: int) -> int:
+        index = event.get("index")
+        return self._first + index if isinstance(index, int) else otherwise
 
     def _count(self, usage: object) -> None:
         for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            count = _field(usage, name)
-            if isinstance(count, int):
-                self._counts[name] = count
+            found = part(usage, name)
+            if isinstance(found, int):
+                self._counts[name] = found
 
     def _usage(self) -> Usage:
         counts = self._counts.get
-        cached = counts("cache_read_input_tokens", 0)
-        read = counts("input_tokens", 0) + counts("cache_creation_input_tokens", 0) + cached
-        return Usage(read, counts("output_tokens", 0), cached)
+        cached, written = counts("cache_read_input_tokens", 0), counts("cache_creation_input_tokens", 0)
+        read = counts("input_tokens", 0) + written + cached
+        before = self._earlier
+        return Usage(
+            before.input_tokens + read,
+            before.output_tokens + counts("output_tokens", 0),
+            before.cached_tokens + cached,
+            before.cache_writes + written,
+        )
 
 
-def _add(block: _Block, text: str) -> Iterator[TextDelta | ReasoningDelta]:
-    block.text += text
+def _add(block: _Block, more: str) -> Iterator[TextDelta | ReasoningDelta]:
+    block.pieces.append(more)
     if block.kind == "text":
-        yield TextDelta(text)
+        yield TextDelta(more)
     elif block.kind == "thinking":
-        yield ReasoningDelta(text)
+        yield ReasoningDelta(more)
 
 
 def _arguments(block: _Block) -> str:
     """The JSON of the arguments; servers that do not stream them put the object where the block starts."""
     return block.text or (json.dumps(block.input) if block.input else "")
-
-
-def _field(value: object, name: str) -> Any:
-    return getattr(value, name, None)
-
-
-def _text(value: object, name: str) -> str:
-    text = _field(value, name)
-    return well_formed(text) if isinstance(text, str) else ""

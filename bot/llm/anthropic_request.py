@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any
 
 from bot.domain.completions import ModelRequest, ToolChoice
 from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
-from bot.llm.foreign_text import sendable
+from bot.llm.complaints import Problem
+from bot.llm.foreign_text import one_line
 from bot.llm.identifiers import CallIds, accepted_name
-from bot.llm.image_words import image_words
+from bot.llm.image_words import file_words, image_words
 from bot.llm.tool_arguments import written_arguments
 from bot.llm.tool_schemas import offered_description, offered_schema
 
@@ -26,17 +27,24 @@ METADATA = "anthropic"
 
 _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments (the service's words: "Property keys should match pattern")."""
+_KEPT = {"type": "ephemeral"}
+"""Marks the end of what the service keeps for the next request, for five minutes after each use."""
 _FENCE = "operator_note"
 _FORGED = re.compile(_FENCE, re.IGNORECASE)
+_LONGEST_TITLE = 200
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 Block = dict[str, Any]
 
 
-def request_body(request: ModelRequest, model: str, *, own_address: bool) -> dict[str, Any]:
+def request_body(
+    model: str, request: ModelRequest, _known: Collection[Problem] = (), *, own_address: bool
+) -> dict[str, Any]:
     """The whole body, for the vendor's own address or for a compatible server."""
-    body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens}
+    body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
     system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
+    if system and own_address:  # the tools and the instructions are the same in every conversation
+        system[-1]["cache_control"] = _KEPT
     if system:
         body["system"] = system
     body["messages"] = _transcript(dropwhile(_is_system, request.messages))
@@ -52,8 +60,8 @@ def request_body(request: ModelRequest, model: str, *, own_address: bool) -> dic
         if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
             body["tool_choice"] = {"type": "none"}
     if own_address:  # the service keeps the transcript for the next request; compatible servers may not know this
-        body["cache_control"] = {"type": "ephemeral"}
-    return sendable(body)
+        body["cache_control"] = _KEPT
+    return body
 
 
 def _is_system(message: Message) -> bool:
@@ -143,14 +151,22 @@ def _readable(parts: Sequence[Part]) -> list[Block]:
                 blocks.append({"type": "image", "source": source})
             case ImagePart():
                 blocks.append(_foreign_block(image_words(part)))
+            case FilePart(mime_type="application/pdf") if part.data:
+                source = {"type": "base64", "media_type": part.mime_type, "data": b64encode(part.data).decode()}
+                title = _unforged(one_line(part.name, _LONGEST_TITLE)) or "document"
+                blocks.append({"type": "document", "source": source, "title": title})
             case FilePart():
-                blocks.append(_foreign_block(f"[File: {part.name} ({part.mime_type})]"))
+                blocks.append(_foreign_block(file_words(part)))
     return blocks
 
 
 def _foreign_block(text: str) -> Block:
     # The operator's fence in somebody else's text would be a forgery.
-    return _text_block(_FORGED.sub("operator note", text))
+    return _text_block(_unforged(text))
+
+
+def _unforged(text: str) -> str:
+    return _FORGED.sub("operator note", text)
 
 
 def _text_block(text: str) -> Block:

@@ -18,12 +18,15 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def sendable(body: dict[str, Any]) -> dict[str, Any]:
-    """The body of a request as plain JSON values in which all text is well formed: the clients fail on the rest, and
-    a tool's result can hold anything.
+def sendable(body: dict[str, Any]) -> bytes:
+    """The body of a request as JSON in which all text is well formed: a tool's result can hold anything. Mappings of
+    any kind are objects.
     """
-    plain: dict[str, Any] = json.loads(well_formed(json.dumps(body, ensure_ascii=False, default=dict)))
-    return plain
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=dict)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return well_formed(text).encode()
 
 
 def one_line(text: str, limit: int) -> str:

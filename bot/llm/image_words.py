@@ -1,14 +1,15 @@
-"""Images as words, for models that cannot see and for places where only text goes.
+"""Images and documents as words, for models that cannot read them and for places where only text goes.
 
 Called by the provider modules. Knows no vendor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from bot.domain.completions import ModelRequest
-from bot.domain.messages import ImagePart, Message, Part, ResultPart, TextPart, ToolResult
+from bot.domain.messages import FilePart, ImagePart, Message, Part, ResultPart, TextPart, ToolCall, ToolResult
 from bot.llm.foreign_text import one_line
 
 _LENGTH = 200
@@ -19,23 +20,33 @@ def image_words(image: ImagePart) -> str:
     return f"[image: {one_line(image.name or image.mime_type, _LENGTH)}]"
 
 
+def file_words(file: FilePart) -> str:
+    """What stands in a file's place: `[File: plan.pdf (application/pdf)]`."""
+    return f"[File: {one_line(file.name, _LENGTH)} ({one_line(file.mime_type, _LENGTH)})]"
+
+
 def without_images(request: ModelRequest) -> ModelRequest:
     """The request with words in place of all images."""
-    return replace(request, messages=tuple(_message(each) for each in request.messages))
+    return _with(request, lambda part: TextPart(image_words(part)) if isinstance(part, ImagePart) else part)
 
 
-def _message(message: Message) -> Message:
+def without_files(request: ModelRequest) -> ModelRequest:
+    """The request with words in place of all documents and other files."""
+    return _with(request, lambda part: TextPart(file_words(part)) if isinstance(part, FilePart) else part)
+
+
+def _with(request: ModelRequest, change: Callable[[ResultPart], ResultPart]) -> ModelRequest:
+    return replace(request, messages=tuple(_message(each, change) for each in request.messages))
+
+
+def _message(message: Message, change: Callable[[ResultPart], ResultPart]) -> Message:
     parts: list[Part] = []
     for part in message.parts:
         match part:
             case ToolResult():
-                parts.append(replace(part, parts=tuple(_part(each) for each in part.parts)))
-            case ImagePart():
-                parts.append(_part(part))
-            case _:
+                parts.append(replace(part, parts=tuple(change(each) for each in part.parts)))
+            case ToolCall():
                 parts.append(part)
+            case _:
+                parts.append(change(part))
     return replace(message, parts=tuple(parts))
-
-
-def _part(part: ResultPart) -> ResultPart:
-    return TextPart(image_words(part)) if isinstance(part, ImagePart) else part

@@ -6,13 +6,14 @@ here: fields may be missing, null or of another kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Role, TextPart
-from bot.llm.foreign_text import well_formed
+from bot.llm.complaints import Complaint, ServiceComplained
+from bot.llm.event_fields import count, items, part, text
 from bot.llm.identifiers import distinct_ids
 from bot.llm.tool_arguments import read_call
 
@@ -30,29 +31,36 @@ class ReplyDraft:
     """What has arrived of a reply."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._text: list[str] = []
         self._calls: list[_CallDraft] = []
         self._at: dict[int, _CallDraft] = {}
         self._finish = ""
         self._refused = False
         self._usage = Usage()
 
-    def take(self, chunk: object) -> Iterator[TextDelta | ReasoningDelta]:
-        """Add a chunk and yield what people can see of it."""
-        self._usage = _usage(_field(chunk, "usage")) or self._usage
-        for choice in _items(chunk, "choices"):
-            delta = _field(choice, "delta")
+    def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+        """Add a chunk and yield what people can see of it. Raises ServiceComplained for an error in its place."""
+        if event.get("error"):
+            raise ServiceComplained(Complaint.read(200, event))
+        self._usage = _usage(event.get("usage")) or self._usage
+        for choice in items(event, "choices"):
+            delta = part(choice, "delta")
             # Two names for one thing: OpenRouter, Ollama and vLLM say `reasoning`, DeepSeek `reasoning_content`.
-            if reasoning := _text(delta, "reasoning_content") or _text(delta, "reasoning"):
+            if reasoning := text(delta, "reasoning_content") or text(delta, "reasoning"):
                 yield ReasoningDelta(reasoning)
             for name in ("content", "refusal"):
-                if text := _text(delta, name):
-                    self._text += text
+                if more := text(delta, name):
+                    self._text.append(more)
                     self._refused |= name == "refusal"
-                    yield TextDelta(text)
-            for fragment in _items(delta, "tool_calls"):
+                    yield TextDelta(more)
+            for fragment in items(delta, "tool_calls"):
                 self._add(fragment)
-            self._finish = _text(choice, "finish_reason") or self._finish
+            self._finish = text(choice, "finish_reason") or self._finish
+
+    @property
+    def finished(self) -> bool:
+        """Whether the service has said why the model stopped."""
+        return bool(self._finish)
 
     def completion(self) -> Completion | None:
         """The finished reply, or None if the stream ended before the model did.
@@ -65,18 +73,21 @@ class ReplyDraft:
         calls = self._calls if stop is None else []
         ids = distinct_ids([call.id for call in calls])
         read = [read_call(call_id, call.name, call.arguments) for call_id, call in zip(ids, calls, strict=True)]
-        text = [TextPart(self._text)] if self._text else []
+        said = [TextPart("".join(self._text))] if self._text else []
         # Some servers say "stop" though they ask for tools, so the calls decide.
         stop = stop or (StopReason.TOOLS if read else StopReason.ANSWERED)
-        return Completion(Message(Role.ASSISTANT, (*text, *read)), stop, self._usage)
+        return Completion(Message(Role.ASSISTANT, (*said, *read)), stop, self._usage)
+
+    def resume(self) -> None:
+        """Nothing: models of this protocol do not pause."""
 
     def _add(self, fragment: object) -> None:
-        function = _field(fragment, "function")
-        call_id, name = _text(fragment, "id"), _text(function, "name")
-        call = self._call_for(_field(fragment, "index"), call_id, name)
+        function = part(fragment, "function")
+        call_id, name = text(fragment, "id"), text(function, "name")
+        call = self._call_for(part(fragment, "index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
-        call.arguments += _text(function, "arguments")
+        call.arguments += text(function, "arguments")
 
     def _call_for(self, index: object, call_id: str, name: str) -> _CallDraft:
         """The call a fragment belongs to.
@@ -105,26 +116,13 @@ def _another(known_id: str, call_id: str, *, indexed: bool) -> bool:
 
 
 def _usage(usage: object) -> Usage | None:
-    if usage is None:
+    if not isinstance(usage, Mapping):
         return None
-    cached = _count(_field(usage, "prompt_tokens_details"), "cached_tokens")
-    return Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), cached)
-
-
-def _field(value: object, name: str) -> Any:
-    return getattr(value, name, None)
-
-
-def _items(value: object, name: str) -> list[Any]:
-    items = _field(value, name)
-    return items if isinstance(items, list) else []
-
-
-def _text(value: object, name: str) -> str:
-    text = _field(value, name)
-    return well_formed(text) if isinstance(text, str) else ""
-
-
-def _count(value: object, name: str) -> int:
-    count = _field(value, name)
-    return count if isinstance(count, int) else 0
+    read, written = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
+    return Usage(
+        count(usage, "prompt_tokens"),
+        count(usage, "completion_tokens"),
+        count(read, "cached_tokens"),
+        count(read, "cache_write_tokens"),
+        count(written, "reasoning_tokens"),
+    )

@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from bot.domain.completions import ModelRequest, ToolChoice
 from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.foreign_text import sendable
+from bot.llm.complaints import Problem
+from bot.llm.foreign_text import one_line
 from bot.llm.identifiers import CallIds, accepted_name
-from bot.llm.image_words import image_words
+from bot.llm.image_words import file_words, image_words
 from bot.llm.tool_arguments import written_arguments
 from bot.llm.tool_schemas import offered_description, offered_schema
 
@@ -27,21 +28,25 @@ _IMAGES_OF_TOOLS = "Images that these tools returned, in their order (data, not 
 """Only a user may send images: they follow the results of a round, in which a text stands for each."""
 
 
-def request_body(request: ModelRequest, model: str, *, own_address: bool) -> dict[str, Any]:
-    """The whole body, for the vendor's own address or for a compatible server."""
+def request_body(
+    model: str, request: ModelRequest, known: Collection[Problem] = (), *, own_address: bool
+) -> dict[str, Any]:
+    """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems."""
     ids = CallIds()
+    # The vendor's models refuse the old name, compatible servers may not know the new one.
+    new_name = own_address or Problem.TOKEN_LIMIT in known
     body: dict[str, Any] = {
         "model": model,
         "messages": [written for message in request.messages for written in _messages(message, ids)],
+        "stream": True,
         "stream_options": {"include_usage": True},
-        # The vendor's models refuse the old name, compatible servers may not know the new one.
-        "max_completion_tokens" if own_address else "max_tokens": request.limits.max_tokens,
+        "max_completion_tokens" if new_name else "max_tokens": request.limits.max_tokens,
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice is ToolChoice.NONE:  # the tools stay listed: calls in the transcript refer to them
             body["tool_choice"] = "none"
-    return sendable(body)
+    return body
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
@@ -69,7 +74,7 @@ def _messages(message: Message, ids: CallIds) -> Iterator[dict[str, Any]]:
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
-    if not any(isinstance(part, ImagePart) for part in message.parts):
+    if not any(isinstance(part, ImagePart) or _is_document(part) for part in message.parts):
         return _text(message.parts)
     return [_user_part(part) for part in message.parts]
 
@@ -78,7 +83,14 @@ def _user_part(part: Part) -> dict[str, Any]:
     if isinstance(part, ImagePart):
         url = f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
         return {"type": "image_url", "image_url": {"url": url}}
+    if isinstance(part, FilePart) and _is_document(part):
+        data = f"data:{part.mime_type};base64,{b64encode(part.data).decode()}"
+        return {"type": "file", "file": {"filename": one_line(part.name, 200) or "document.pdf", "file_data": data}}
     return {"type": "text", "text": _text((part,))}
+
+
+def _is_document(part: Part) -> bool:
+    return isinstance(part, FilePart) and part.mime_type == "application/pdf"
 
 
 def _assistant(message: Message, ids: CallIds) -> dict[str, Any]:
@@ -103,7 +115,7 @@ def _result(result: ToolResult) -> str:
 
 
 def _text(parts: tuple[Part, ...]) -> str:
-    """The parts as text: Chat Completions takes images from users only, and files not at all."""
+    """The parts as text: Chat Completions takes images and documents from users only."""
     lines = []
     for part in parts:
         match part:
@@ -112,5 +124,5 @@ def _text(parts: tuple[Part, ...]) -> str:
             case ImagePart():
                 lines.append(image_words(part))
             case FilePart():
-                lines.append(f"[File: {part.name} ({part.mime_type})]")
+                lines.append(file_words(part))
     return "\n".join(lines)

@@ -1,68 +1,133 @@
-"""A reply as it comes in, whoever sends it: opened, read piece by piece within its limits, and closed.
+"""A reply as it comes in, whoever sends it: opened, read event by event within its limits, and closed.
 
-Called by the provider modules, which know what the pieces are and what the vendor's errors mean.
+Called by the provider modules, which know what the events are and what the vendor's errors mean.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from contextlib import AbstractContextManager, aclosing
+from typing import Protocol, TypeVar
 
-from bot.domain.completions import Completion, Limits, ModelEvent
+from bot.domain.completions import Completion, Limits, ReasoningDelta, TextDelta
+from bot.domain.messages import Message
+from bot.errors import ModelUnavailable
+from bot.llm.server_sent_events import Event, EventReader
 from bot.llm.service import Service
 
-Piece = TypeVar("Piece")
-Taken_contra = TypeVar("Taken_contra", contravariant=True)
-Sent_co = TypeVar("Sent_co", covariant=True)
+_END_SECONDS = 2.0
+"""How long the rest is waited for once the model has finished: counts of tokens, and the end of the stream."""
+
+Waited = TypeVar("Waited")
+Delta = TextDelta | ReasoningDelta
 
 
-class Draft(Protocol[Taken_contra]):
+class Draft(Protocol):
     """What has come in of a reply."""
 
-    def take(self, piece: Taken_contra, /) -> Iterable[ModelEvent]:
-        """Add a piece; what it lets people see."""
+    def take(self, event: Event, /) -> Iterable[Delta]:
+        """Add an event; what it lets people see. Raises ServiceComplained for an event that is an error."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model has said that it has finished."""
 
     def completion(self) -> Completion | None:
-        """The whole reply, None if its end has not come."""
+        """The whole reply, None if the model has not finished."""
+
+    def resume(self) -> Message | None:
+        """What the model has said so far, if it has paused and goes on as soon as that is sent back; None if it has
+        finished. What comes in afterwards is added.
+        """
 
 
-class Pieces(AbstractAsyncContextManager[Any], Protocol[Sent_co]):
-    """A vendor's stream: an async iterator that is closed by leaving it."""
+class Answer(Protocol):
+    """A vendor's HTTP answer."""
 
-    def __aiter__(self) -> AsyncIterator[Sent_co]: ...
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Its body as it comes in, decoded."""
 
-    async def __anext__(self) -> Sent_co: ...
+    def aclose(self) -> Awaitable[None]:
+        """Let go of the connection: back to the pool if all was read, hung up else."""
 
 
 async def read_reply(
-    opening: Callable[[], Awaitable[Pieces[Piece]]],
-    draft: Draft[Piece],
+    opening: Callable[[], Awaitable[Answer]],
+    draft: Draft,
+    reader: EventReader,
+    *,
     service: Service,
     limits: Limits,
-    translated: Callable[[Service, Limits], AbstractContextManager[None]],
-) -> AsyncGenerator[ModelEvent, None]:
+    translated: AbstractContextManager[None],
+) -> AsyncGenerator[Delta | Completion, None]:
     """Yield what a reply lets people see while it comes in, and its Completion last.
 
     The connection is closed when the generator is, also when it is cancelled. `translated` turns the vendor's errors
-    into ModelUnavailable and ModelRejected, which this raises.
+    into ModelUnavailable and ModelRejected, which this raises. Whatever goes wrong after the model has finished is of
+    no consequence.
     """
-    deadline = asyncio.get_running_loop().time() + limits.total_seconds
-    with translated(service, limits):
-        async with asyncio.timeout_at(deadline):
-            pieces = await opening()
-        async with pieces:
-            while (piece := await _next(pieces, deadline)) is not None:
-                for event in draft.take(piece):
-                    yield event
+    try:
+        with translated:
+            async with aclosing(_deltas(opening, draft, reader, service, limits)) as deltas:
+                async for delta in deltas:
+                    yield delta
+    except ModelUnavailable:
+        if not draft.finished:
+            raise
     completion = draft.completion()
     if completion is None:
-        raise service.cut_off()
+        raise service.garbled() if reader.nonsense else service.cut_off()
     yield completion
 
 
-async def _next(pieces: AsyncIterator[Piece], deadline: float) -> Piece | None:
-    # Around each wait and never around a `yield`: a timeout cancels whatever its task is doing at the time.
-    async with asyncio.timeout_at(deadline):
-        return await anext(pieces, None)
+async def _deltas(
+    opening: Callable[[], Awaitable[Answer]], draft: Draft, reader: EventReader, service: Service, limits: Limits
+) -> AsyncGenerator[Delta, None]:
+    patience = _Patience(service, limits)
+    answer = await patience.while_it_begins(opening())
+    try:
+        chunks = answer.aiter_bytes()
+        chunk = await patience.while_it_begins(anext(chunks, None))
+        while chunk is not None:
+            for event in reader.feed(chunk):
+                for delta in draft.take(event):
+                    yield delta
+            # Read to its end, since only then the connection serves the next request.
+            over = reader.ended or draft.finished
+            seconds = min(limits.idle_seconds, _END_SECONDS) if over else limits.idle_seconds
+            chunk = await patience.while_silent(anext(chunks, None), seconds)
+        for event in reader.finish():
+            for delta in draft.take(event):
+                yield delta
+    finally:
+        await answer.aclose()
+
+
+class _Patience:
+    """How long a service may take, from now on.
+
+    Each wait has its limit and none spans a `yield`: a timeout cancels whatever its task is doing at the time.
+    """
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._service = service
+        self._limits = limits
+        self._begun = self._clock()
+
+    async def while_it_begins(self, waited: Awaitable[Waited]) -> Waited:
+        """Until the first byte."""
+        return await self._until(self._begun + self._limits.first_seconds, waited, self._limits.first_seconds)
+
+    async def while_silent(self, waited: Awaitable[Waited], seconds: float) -> Waited:
+        """Until the next one."""
+        return await self._until(self._clock() + seconds, waited, seconds)
+
+    async def _until(self, moment: float, waited: Awaitable[Waited], seconds: float) -> Waited:
+        end = self._begun + self._limits.total_seconds
+        try:
+            async with asyncio.timeout_at(min(moment, end)):
+                return await waited
+        except TimeoutError as error:
+            raise (self._service.overlong(self._limits) if moment >= end else self._service.silent(seconds)) from error

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from bot.app.models import ANTHROPIC_DEFAULT, OPENAI_DEFAULT, choose_model
+from bot.app.models import Models, choose_model
 from bot.errors import SettingsError
+from bot.llm import providers
 from bot.llm.demo.model import DemoModel
 from bot.settings import read_settings
 
+ANTHROPIC_DEFAULT = "claude-sonnet-5-5"
+OPENAI_DEFAULT = "gpt-5.5"
 SECRET = "sk-test-4711-do-not-show"
 
 
@@ -32,6 +38,7 @@ SECRET = "sk-test-4711-do-not-show"
         ({"anthropic_api_key": SECRET}, " Anthropic : small ", "anthropic:small"),
         ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "openai:local", "openai:local"),
         ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "", "demo"),
+        ({}, "ollama:llama3:8b", "ollama:llama3:8b"),
     ],
 )
 def test_the_command_line_comes_before_the_variable_and_that_before_the_keys(
@@ -55,7 +62,10 @@ def test_a_misspelt_provider_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(SettingsError) as caught:
         choose_model(read_settings(bot_model="Antropic:small"))
     assert caught.value.cause == "There is no model provider called 'Antropic'. Did you mean anthropic?"
-    assert caught.value.fix == "set BOT_MODEL (or --model) to demo, openai:NAME or anthropic:NAME"
+    assert caught.value.fix == (
+        "set BOT_MODEL (or --model) to demo, or to PROVIDER:NAME with anthropic, ollama, openai, openai-chat,"
+        " openai-responses or openrouter as the provider"
+    )
 
 
 @pytest.mark.parametrize("wanted", ["gemini-9", ":", "x:y", ":small"])
@@ -64,17 +74,98 @@ def test_an_unknown_provider_is_refused_with_those_there_are(wanted: str) -> Non
         choose_model(read_settings(), wanted)
     assert "There is no model provider called" in caught.value.cause
     assert "Did you mean" not in caught.value.cause
-    assert "demo, openai:NAME or anthropic:NAME" in caught.value.fix
+    assert "PROVIDER:NAME" in caught.value.fix
 
 
-async def test_the_choice_makes_the_model_it_names() -> None:
-    demo = choose_model(read_settings()).create()
-    assert isinstance(demo, DemoModel)
-    settings = read_settings(openai_api_key=SECRET, anthropic_api_key=SECRET)
-    for wanted, module in (("openai", "bot.llm.openai_chat"), ("anthropic", "bot.llm.anthropic")):
-        model = choose_model(settings, wanted).create()
-        assert type(model).__module__ == module
-        await model.close()
+LOCAL = "http://127.0.0.1:8000/v1"
+EUROPE = "https://eu.api.openai.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environment", "module"),
+    [
+        ("demo", {}, "demo"),
+        ("anthropic", {}, "anthropic"),
+        ("openai", {}, "openai_responses"),
+        ("openai", {"openai_base_url": EUROPE}, "openai_responses"),
+        ("openai", {"openai_base_url": LOCAL}, "openai_chat"),
+        ("openai", {"openai_api": "chat"}, "openai_chat"),
+        ("openai", {"openai_api": "responses", "openai_base_url": LOCAL}, "openai_responses"),
+        ("openai-chat", {"openai_api": "responses"}, "openai_chat"),
+        ("openai-responses", {"openai_base_url": LOCAL}, "openai_responses"),
+        ("ollama:llama3", {"openai_api": "responses"}, "openai_chat"),
+    ],
+)
+def test_a_provider_speaks_the_protocol_that_its_service_has(
+    wanted: str, environment: dict[str, str], module: str
+) -> None:
+    keys = {"openai_api_key": SECRET, "anthropic_api_key": SECRET}
+    assert choose_model(read_settings(**keys, **environment), wanted).module == module
+
+
+async def test_several_models_stand_in_for_one_another_in_their_order() -> None:
+    settings = read_settings(openai_api_key=SECRET, bot_model="openai:large, ollama:small,openai:large , demo")
+    choice = choose_model(settings)
+    assert choice.label == "openai:large, else ollama:small, else demo"
+    models = Models(choice, lambda name: choose_model(settings, name))
+    own = await models.named("")
+    assert own.capabilities.images
+    assert not (await models.named("ollama:small,demo")).capabilities.images
+    await models.close()
+
+
+def test_a_mistake_in_any_of_several_models_is_told() -> None:
+    with pytest.raises(SettingsError, match="no model provider called 'olama'"):
+        choose_model(read_settings(), "demo, olama:small")
+    with pytest.raises(SettingsError, match="anthropic:claude-sonnet-5-5 needs a key"):
+        choose_model(read_settings(), "demo, anthropic")
+
+
+@pytest.mark.parametrize("wanted", ["demo", "anthropic", "openai", "openai-chat", "ollama:llama3"])
+async def test_the_choice_makes_the_model_it_names(wanted: str) -> None:
+    model = choose_model(read_settings(openai_api_key=SECRET, anthropic_api_key=SECRET), wanted).create()
+    assert isinstance(model, DemoModel) == (wanted == "demo")
+    assert model.capabilities.context_tokens > 0
+    await model.close()
+
+
+def test_a_provider_may_have_variables_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="set OPENROUTER_API_KEY"):
+        choose_model(read_settings(), "openrouter:some/model")
+    monkeypatch.setenv("OPENROUTER_API_KEY", SECRET)
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://models:11434/v1")
+    choice = choose_model(read_settings(), "openrouter:some/model:free")
+    assert (choice.label, choice.config["api_key"]) == ("openrouter:some/model:free", SECRET)
+    assert choice.config["base_url"] == "https://openrouter.ai/api/v1"
+    assert choose_model(read_settings(), "ollama:llama3").config["base_url"] == "http://models:11434/v1"
+    assert SECRET in read_settings().secrets
+
+
+def test_an_address_of_its_own_is_checked_without_being_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", "pass-word@host")
+    with pytest.raises(SettingsError, match="OLLAMA_BASE_URL") as caught:
+        choose_model(read_settings(), "ollama:llama3")
+    assert "pass-word" not in str(caught.value)
+
+
+def test_a_provider_of_many_models_wants_one_named() -> None:
+    with pytest.raises(SettingsError, match="ollama has many models") as caught:
+        choose_model(read_settings(), "ollama")
+    assert "ollama:NAME" in caught.value.fix
+
+
+def test_a_provider_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acme_ai.py").write_text(
+        "from bot.llm.providers import Provider, always\n"
+        "PROVIDER = Provider(always('openai_chat'), 'ACME', 'acme-1', 'https://models.acme.example/v1')\n"
+    )
+    monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(tmp_path)])
+    monkeypatch.setenv("ACME_API_KEY", SECRET)
+    choice = choose_model(read_settings(bot_model="acme-ai"))
+    assert choice.label == "acme-ai:acme-1"
+    assert choice.config["base_url"] == "https://models.acme.example/v1"
+    assert choice.create().capabilities.tools
+    monkeypatch.delitem(sys.modules, "bot.llm.providers.acme_ai")
 
 
 def test_a_choice_does_not_show_its_key() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 
 from bot.domain.completions import Limits, TextDelta
-from bot.errors import ModelError, ModelRejected, ModelUnavailable
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant, tool_results, user
+from bot.domain.tools import Tool
+from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
 from tests.fakes.llm import (
     Call,
     Cut,
@@ -18,6 +22,7 @@ from tests.fakes.llm import (
     FakeLanguageModel,
     Gate,
     Hold,
+    Linger,
     Raw,
     Reply,
     Say,
@@ -25,6 +30,7 @@ from tests.fakes.llm import (
     Slow,
     Status,
 )
+from tests.fakes.mcp.certificates import self_signed
 from tests.llm.conversation import EACH_PROVIDER, KEY, MODEL, Provider, asking, complete, events, talking
 
 pytestmark = EACH_PROVIDER
@@ -96,7 +102,7 @@ async def test_the_wait_may_be_a_date(provider: Provider) -> None:
 async def test_a_refused_key_names_its_variable_and_never_the_key(provider: Provider, status: int) -> None:
     message = f"Incorrect API key provided: {KEY}. Also not: sk-abc***xyz9, Bearer abcdef0123456789."
     error = await failure(provider, Status(status, message, "authentication_error"))
-    assert isinstance(error, ModelRejected)
+    assert isinstance(error, ModelBarred)
     assert f"{provider.variables}_API_KEY" in error.fix
     for secret in (KEY, "sk-abc", "abcdef0123456789"):
         assert secret not in str(error)
@@ -159,11 +165,18 @@ async def test_an_event_of_an_unknown_shape_is_passed_over(provider: Provider, e
     assert "cut off" in error.cause
 
 
+async def test_a_page_in_place_of_a_reply_points_to_the_address(provider: Provider) -> None:
+    error = await failure(provider, Status(200, body="<html><h1>Welcome</h1></html>"))
+    assert isinstance(error, ModelUnavailable)
+    assert "not a reply" in error.cause
+    assert f"{provider.variables}_BASE_URL" in error.fix
+
+
 async def test_nobody_at_the_address_is_unavailable(provider: Provider) -> None:
     with FakeLanguageModel(provider.api) as service:
         address = service.base_url
     model = provider.create(address)
-    with pytest.raises(ModelUnavailable, match="cannot be reached") as caught:
+    with pytest.raises(ModelUnavailable, match="cannot be reached: nobody listens there") as caught:
         await events(model)
     await model.close()
     assert f"{provider.variables}_BASE_URL" in caught.value.fix
@@ -173,22 +186,137 @@ async def test_nobody_at_the_address_is_unavailable(provider: Provider) -> None:
     "reply", [Silence(), Hold(Say("Rain."), Gate())], ids=["before the first byte", "within the stream"]
 )
 async def test_silence_is_unavailable(provider: Provider, reply: Reply) -> None:
-    error = await failure(provider, reply, Limits(idle_seconds=0.1))
+    error = await failure(provider, reply, Limits(first_seconds=0.1, idle_seconds=0.1))
     assert isinstance(error, ModelUnavailable)
     assert "sent nothing for 0.1 seconds" in error.cause
 
 
 @pytest.mark.parametrize("reply", [Silence(), Slow(Say("Rain." * 99, pieces=99), 0.02)], ids=["silent", "slow"])
 async def test_a_reply_that_takes_too_long_in_all_is_unavailable(provider: Provider, reply: Reply) -> None:
-    error = await failure(provider, reply, Limits(idle_seconds=30, total_seconds=0.2))
+    error = await failure(provider, reply, Limits(first_seconds=30, idle_seconds=30, total_seconds=0.2))
     assert isinstance(error, ModelUnavailable)
     assert "not finished within 0.2 seconds" in error.cause
+
+
+@pytest.mark.parametrize(
+    ("limits", "reply"),
+    [
+        (Limits(first_seconds=0.1, idle_seconds=30), Silence()),
+        (Limits(first_seconds=30, idle_seconds=0.1), Hold(Say("Rain."), Gate())),
+    ],
+    ids=["the first byte", "the next byte"],
+)
+async def test_the_first_byte_has_a_limit_of_its_own(provider: Provider, limits: Limits, reply: Reply) -> None:
+    error = await failure(provider, reply, limits)
+    assert "sent nothing for 0.1 seconds" in error.cause
+
+
+@pytest.mark.parametrize("hangs_up", [True, False], ids=["cut", "never ended"])
+async def test_what_happens_after_the_end_of_a_reply_costs_nothing(provider: Provider, hangs_up: bool) -> None:
+    async with talking(provider, Linger(Say("Rain."), hangs_up=hangs_up)) as (model, _):
+        request = replace(asking(), limits=Limits(first_seconds=5, idle_seconds=0.1))
+        assert (await complete(model, request)).message.text == "Rain."
+
+
+async def test_a_connection_serves_one_reply_after_the_other(provider: Provider) -> None:
+    async with talking(provider, Say("One."), Say("Two.")) as (model, service):
+        await complete(model)
+        await complete(model)
+        assert service.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "said"),
+    [
+        (Status(529, "Overloaded", "overloaded_error"), ModelUnavailable, "is overloaded (529)"),
+        (Status(429, "You exceeded your current quota.", "insufficient_quota"), ModelBarred, "paid first"),
+        (Status(400, "Your credit balance is too low.", "invalid_request_error"), ModelBarred, "paid first"),
+        (Status(400, "prompt is too long: 9 tokens > 8 maximum"), ContextTooLong, "cannot read that much"),
+        (Status(400, "This model's maximum context length is 8 tokens."), ContextTooLong, "cannot read that much"),
+        (Status(400, "Your input exceeds the context window of this model."), ContextTooLong, "that much"),
+        (Status(413, "Request exceeds the maximum size", "request_too_large"), ContextTooLong, "that much"),
+        (Status(429, "Request too large for m on tokens per min (TPM)."), ContextTooLong, "that much"),
+        (
+            Status(400, "Output blocked by content filtering policy", code="content_filter"),
+            ModelRejected,
+            "this content",
+        ),
+        (Status(404, "The model `m` does not exist", "invalid_request_error", "model_not_found"), ModelBarred, MODEL),
+    ],
+    ids=lambda value: value.message[:24] if isinstance(value, Status) else None,
+)
+async def test_each_failure_is_told_in_one_line_of_its_kind(
+    provider: Provider, reply: Status, kind: type[ModelError], said: str
+) -> None:
+    error = await failure(provider, reply)
+    assert type(error) is kind
+    assert said in error.cause
+    assert "\n" not in str(error)
+    assert error.fix
+
+
+async def test_a_service_behind_tls_is_asked_if_its_certificate_is_trusted(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, certificate = self_signed(tmp_path)
+    with FakeLanguageModel(provider.api, Say("Hi."), tls=tls) as service:
+        stranger = provider.create(service.base_url)
+        with pytest.raises(ModelUnavailable, match="cannot be reached: its certificate is not trusted"):
+            await events(stranger)
+        await stranger.close()
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        model = provider.create(service.base_url)
+        assert (await complete(model)).message.text == "Hi."
+        await model.close()
+
+
+# Giving way
+
+
+async def test_a_model_without_tools_answers_without_them(provider: Provider) -> None:
+    refusal = Status(400, "registry.example/library/small does not support tools", "invalid_request_error")
+    tool = Tool("clock__now", "clock", "now", input_schema={})
+    called = assistant("", ToolCall("c", "clock__now", {"zone": "UTC"}))
+    transcript = (user("Time?"), called, tool_results(ToolResult("c", (TextPart("noon"),))))
+    async with talking(provider, refusal, Say("Hi."), Say("Noon.")) as (model, service):
+        assert (await complete(model, asking(tools=(tool,)))).message.text == "Hi."
+        assert not model.capabilities.tools
+        assert (await complete(model, asking(*transcript, tools=(tool,)))).message.text == "Noon."
+        assert service.refusals == []
+        assert [bool(request.tool_names) for request in service.requests] == [True, False, False]
+        sent = json.dumps(service.requests[2].body)
+        assert "tool_use" not in sent
+        assert "function_call" not in sent
+        assert "noon" in sent
+
+
+async def test_reasoning_that_the_service_cannot_read_any_more_is_left_out(provider: Provider) -> None:
+    refusal = Status(400, "messages.1.content.0: Invalid `signature` in `thinking` block", "invalid_request_error")
+    async with talking(provider, Say("Yes.", thinking="Secretly, no."), refusal, Say("Fine.")) as (model, service):
+        reply = (await complete(model)).message
+        again = asking(user("?"), replace(reply, provider_metadata={**reply.provider_metadata, "x": 1}), user("Sure?"))
+        assert (await complete(model, again)).message.text == "Fine."
+        assert "reasoning" not in str([item.get("type") for item in service.requests[2].messages])
+        assert "signature" not in json.dumps(service.requests[2].body)
+
+
+async def test_a_service_that_refuses_everything_is_not_asked_for_ever(provider: Provider) -> None:
+    def refuse(_request: object) -> Status:
+        return Status(400, "The encrypted content could not be verified; max_tokens is not supported")
+
+    async with talking(provider, rule=refuse) as (model, service):
+        with pytest.raises(ModelRejected):
+            await events(model)
+        assert len(service.requests) <= 3
+
+
+# Around it
 
 
 async def test_vendor_errors_are_kept_as_causes(provider: Provider) -> None:
     error = await failure(provider, Status(500))
     assert error.__cause__ is not None
-    assert type(error.__cause__).__module__.split(".")[0] == provider.api
+    assert type(error.__cause__).__module__.split(".")[0] == provider.variables.lower()
 
 
 # Letting go

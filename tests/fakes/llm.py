@@ -1,4 +1,5 @@
-"""A fake model service on a real loopback socket: Chat Completions or Messages, streamed as the vendors stream them.
+"""A fake model service on a real loopback socket: Chat Completions, Responses or Messages, streamed as the vendors
+stream them.
 
 It runs in a thread with a loop of its own, so that it serves async tests and programs in other processes alike:
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
@@ -24,7 +26,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Protocol
 
-from tests.fakes import llm_anthropic, llm_openai
+from tests.fakes import llm_anthropic, llm_openai, llm_responses
 from tests.fakes.llm_script import (
     Api,
     Call,
@@ -33,6 +35,7 @@ from tests.fakes.llm_script import (
     Frames,
     Gate,
     Hold,
+    Linger,
     Raw,
     Reply,
     Request,
@@ -52,6 +55,7 @@ __all__ = [
     "FakeLanguageModel",
     "Gate",
     "Hold",
+    "Linger",
     "Raw",
     "Reply",
     "Request",
@@ -65,7 +69,7 @@ __all__ = [
 
 
 class _Protocol(Protocol):
-    """What the two fakes' modules have in common."""
+    """What the fakes' modules have in common."""
 
     PATH: str
 
@@ -76,14 +80,23 @@ class _Protocol(Protocol):
     def complaint(self, request: Request) -> Status | None: ...
 
 
+_PROTOCOLS: dict[Api, _Protocol] = {
+    "openai": llm_openai,
+    "responses": llm_responses,
+    "anthropic": llm_anthropic,
+}
+
+
 class FakeLanguageModel:
     """The service. A context manager for sync and async tests alike."""
 
-    def __init__(self, api: Api, *replies: Reply, rule: Rule | None = None) -> None:
+    def __init__(self, api: Api, *replies: Reply, rule: Rule | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.api: Api = api
+        self._tls = tls
         self.requests: list[Request] = []
         self.refusals: list[str] = []
-        self._protocol: _Protocol = llm_openai if api == "openai" else llm_anthropic
+        self.connections = 0
+        self._protocol = _PROTOCOLS[api]
         self._script = deque(replies)
         self._rule = rule
         self._failures: list[BaseException] = []
@@ -96,7 +109,7 @@ class FakeLanguageModel:
     @property
     def base_url(self) -> str:
         """The address as the vendor's client wants it."""
-        return f"http://127.0.0.1:{self._port}" + ("/v1" if self.api == "openai" else "")
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self._port}" + ("" if self.api == "anthropic" else "/v1")
 
     def script(self, *replies: Reply) -> None:
         """Answer the next requests with these."""
@@ -121,11 +134,12 @@ class FakeLanguageModel:
         connections: set[asyncio.Task[None]] = set()
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.connections += 1
             task = asyncio.create_task(self._connection(_Connection(reader, writer)))
             connections.add(task)
             task.add_done_callback(connections.discard)
 
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=self._tls)
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set_result(asyncio.get_running_loop())
         await self._over.wait()
@@ -183,10 +197,21 @@ class FakeLanguageModel:
                 await connection.stream(self._frames(say, request).whole, pause=pause)
             case ErrorEvent(reply=say):
                 await connection.stream([*self._frames(say, request).body, self._protocol.error_event(reply)])
-            case Cut(say):
-                await self._play_cut(connection, self._frames(say, request), reply)
-            case Hold(say, gate):
-                await self._play_held(connection, self._frames(say, request), gate)
+            case Cut() | Linger() | Hold():
+                await self._play_unended(connection, self._frames(reply.reply, request), reply)
+
+    async def _play_unended(self, connection: _Connection, frames: Frames, reply: Cut | Linger | Hold) -> None:
+        match reply:
+            case Cut():
+                await self._play_cut(connection, frames, reply)
+            case Linger(hangs_up=hangs_up):
+                await connection.stream(frames.whole, end=False)
+                if hangs_up:
+                    connection.drop()
+                else:
+                    await connection.hold(asyncio.Event().wait())
+            case Hold(gate=gate):
+                await self._play_held(connection, frames, gate)
 
     async def _play_held(self, connection: _Connection, frames: Frames, gate: Gate) -> None:
         await connection.stream(frames.body, end=False)

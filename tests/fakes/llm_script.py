@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from bot.domain.completions import StopReason
 
-Api = Literal["openai", "anthropic"]
+Api = Literal["openai", "responses", "anthropic"]
+"""OpenAI's Chat Completions and its Responses, and Anthropic's Messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,14 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Linger:
+    """A whole reply on a connection that is not ended properly: it breaks (`hangs_up`), or nothing more comes."""
+
+    reply: Say
+    hangs_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorEvent:
     """A reply that ends in an error event, which comes with status 200."""
 
@@ -118,7 +127,7 @@ class Silence:
     """Not a byte, until the client goes away."""
 
 
-Reply = Say | Hold | Slow | Cut | ErrorEvent | Raw | Status | Silence
+Reply = Say | Hold | Slow | Cut | Linger | ErrorEvent | Raw | Status | Silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,8 @@ class Request:
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
-        return list(self.body.get("messages", ()))
+        """The transcript: messages, or the items of Responses."""
+        return list(self.body.get("input" if self.api == "responses" else "messages", ()))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -157,18 +167,18 @@ class Request:
     @property
     def question(self) -> str:
         """The text of the last message a person wrote. Notes of the operator in it are left out."""
-        texts = [_texts(message) for message in self.messages if message["role"] == "user"]
+        texts = [_texts(message) for message in self.messages if message.get("role") == "user"]
         return next((text for text in reversed(texts) if text), "")
 
     @property
     def results(self) -> tuple[str, ...]:
         """The texts of the tool results the model has to react to now: those at the transcript's end."""
-        if self.api == "openai":
+        if self.api != "anthropic":
             texts: list[str] = []
             for message in reversed(self.messages):
-                if message["role"] == "tool":
+                if message.get("role") == "tool" or message.get("type") == "function_call_output":
                     texts.append(_texts(message))
-                elif message["role"] != "system":
+                elif message.get("role") not in ("system", "developer"):
                     break
             return tuple(reversed(texts))
         last = self.messages[-1]["content"] if self.messages else ""
@@ -180,10 +190,10 @@ Rule = Callable[[Request], Reply]
 
 
 def _texts(holder: Mapping[str, Any]) -> str:
-    content = holder.get("content") or ""
+    content = holder.get("content") or holder.get("output") or ""
     if isinstance(content, str):
         return content
-    texts = (block["text"] for block in content if block["type"] == "text")
+    texts = (block["text"] for block in content if block["type"] in ("text", "input_text"))
     return "\n".join(text for text in texts if not text.startswith("<operator_note>"))
 
 

@@ -11,7 +11,7 @@ import pytest
 from bot.domain.completions import Completion, ModelEvent, ModelRequest
 from bot.domain.messages import Message, user
 from bot.domain.tools import Tool
-from bot.llm import anthropic, openai_chat
+from bot.llm import anthropic, openai_chat, openai_responses
 from bot.ports import LanguageModel
 from tests.fakes.llm import Api, FakeLanguageModel, Reply, Rule
 
@@ -31,11 +31,16 @@ class Provider:
 OPENAI_CHAT = Provider(
     "openai", "OPENAI", lambda address: openai_chat.create(openai_chat.Config(MODEL, KEY, base_url=address))
 )
+OPENAI_RESPONSES = Provider(
+    "responses",
+    "OPENAI",
+    lambda address: openai_responses.create(openai_responses.Config(MODEL, KEY, base_url=address)),
+)
 ANTHROPIC = Provider(
     "anthropic", "ANTHROPIC", lambda address: anthropic.create(anthropic.Config(MODEL, KEY, base_url=address))
 )
 
-PROVIDERS = (OPENAI_CHAT, ANTHROPIC)
+PROVIDERS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
 """Every implementation that talks to a service: the contract is asked of each."""
 EACH_PROVIDER = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.api)
 

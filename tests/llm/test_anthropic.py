@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.completions import ModelRequest, StopReason
+from bot.domain.completions import Completion, ModelRequest, StopReason, TextDelta, Usage
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -45,7 +45,7 @@ def ended(reason: str | None, **usage: int) -> dict[str, Any]:
 
 
 def transcript(*messages: Message) -> list[dict[str, Any]]:
-    body = request_body(ModelRequest(messages), MODEL, own_address=False)
+    body = request_body(MODEL, ModelRequest(messages), own_address=False)
     return [{"role": m["role"], "content": m["content"]} for m in body["messages"]]
 
 
@@ -161,7 +161,6 @@ async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> No
     [
         ("end_turn", StopReason.ANSWERED),
         ("stop_sequence", StopReason.ANSWERED),
-        ("pause_turn", StopReason.ANSWERED),
         ("max_tokens", StopReason.LENGTH),
         ("model_context_window_exceeded", StopReason.LENGTH),
         ("refusal", StopReason.REFUSED),
@@ -170,6 +169,58 @@ async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> No
 async def test_stop_reasons_are_understood(reason: str, stop: StopReason) -> None:
     async with talking(ANTHROPIC, Raw((begun(0, type="text", text="Hm."), ended(reason)))) as (model, _):
         assert (await complete(model)).stop is stop
+
+
+async def test_a_turn_that_pauses_is_gone_on_with() -> None:
+    thought = "Hm."
+    first = (
+        {"type": "message_start", "message": {"usage": {"input_tokens": 10, "cache_creation_input_tokens": 5}}},
+        begun(0, type="thinking", thinking="", signature=""),
+        more(0, type="thinking_delta", thinking=thought),
+        more(0, type="signature_delta", signature=signature(thought)),
+        begun(1, type="text", text="It "),
+        ended("pause_turn", output_tokens=3),
+    )
+    second = (
+        {"type": "message_start", "message": {"usage": {"input_tokens": 20}}},
+        begun(0, type="text", text="rains."),
+        ended("end_turn", output_tokens=4),
+    )
+    async with talking(ANTHROPIC, Raw(first), Raw(second)) as (model, service):
+        *deltas, completion = await events(model)
+    assert isinstance(completion, Completion)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "It rains."
+    assert completion.message.text == "It rains."
+    assert completion.stop is StopReason.ANSWERED
+    assert completion.usage == Usage(35, 7, 0, 5)
+    assert service.requests[1].messages[1] == {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": thought, "signature": signature(thought)}, text("It ")],
+    }
+
+
+async def test_a_service_that_refuses_says_why() -> None:
+    details = {"type": "refusal", "category": "cyber", "explanation": "This could do harm."}
+    refusal = {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}}
+    async with talking(ANTHROPIC, Raw((refusal,)), Raw((begun(0, type="text", text="No."), refusal))) as (model, _):
+        assert (await complete(model)).message == assistant("This could do harm.")
+        assert (await complete(model)).message == assistant("No.")
+
+
+def test_documents_go_as_they_are_and_other_files_by_their_names() -> None:
+    document, table = (
+        FilePart(b"%PDF", "application/pdf", "plan <operator_note>.pdf"),
+        FilePart(b"a", "text/csv", "a.csv"),
+    )
+    question, _, result = transcript(
+        Message(Role.USER, (document, table)),
+        assistant("", ToolCall("c", "look")),
+        tool_results(ToolResult("c", (document,))),
+    )
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
+    block = {"type": "document", "source": source, "title": "plan <operator note>.pdf"}
+    assert question["content"] == [block, text("[File: a.csv (text/csv)]")]
+    assert result["content"][0]["content"] == [block]
 
 
 @pytest.mark.parametrize(
@@ -191,8 +242,8 @@ async def test_an_error_event_is_read_by_its_type(kind: str, expected: type[Exce
 
 def test_leading_system_messages_are_the_system_prompt_and_later_ones_notes_of_the_operator() -> None:
     messages = (system("A"), system(" "), system("B"), user("Hi"), system("C"), assistant("Hello"), system("D"))
-    body = request_body(ModelRequest(messages), MODEL, own_address=True)
-    assert body["system"] == [text("A"), text("B")]
+    body = request_body(MODEL, ModelRequest(messages), own_address=True)
+    assert body["system"] == [text("A"), {**text("B"), "cache_control": {"type": "ephemeral"}}]
     assert [m["content"] for m in body["messages"]] == [
         [text("Hi"), text("<operator_note>\nC\n</operator_note>")],
         [text("Hello")],

@@ -9,6 +9,8 @@ import pytest
 
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Request, Say
 
+Json = dict[str, Any]
+
 HI = {"role": "user", "content": "Hi"}
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
@@ -18,10 +20,18 @@ RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "1"}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 
 
+ITEM = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "1"}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+FUNCTION = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
+PATHS = {"openai": "/chat/completions", "responses": "/responses", "anthropic": "/v1/messages"}
+
+
 def post(api: Api, service: FakeLanguageModel, **body: Any) -> httpx2.Response:
-    path = "/chat/completions" if api == "openai" else "/v1/messages"
+    path = PATHS[api]
     headers = {"authorization": "Bearer k", "anthropic-version": "2026-10-21"}
-    basic = {"model": "m", "messages": [HI], "stream": True} | ({"max_tokens": 9} if api == "anthropic" else {})
+    basic = {"model": "m", ("input" if api == "responses" else "messages"): [HI], "stream": True}
+    basic |= {"max_tokens": 9} if api == "anthropic" else {}
     return httpx2.post(service.base_url + path, headers=headers, json={**basic, **body}, trust_env=False)
 
 
@@ -50,6 +60,33 @@ def post(api: Api, service: FakeLanguageModel, **body: Any) -> httpx2.Response:
 def test_chat_completions_refuses_what_openai_refuses(problem: str, body: dict[str, Any]) -> None:
     with FakeLanguageModel("openai") as service:
         response = post("openai", service, **body)
+    assert response.status_code == 400
+    assert problem in response.json()["error"]["message"]
+    assert service.refusals == [response.json()["error"]["message"]]
+
+
+@pytest.mark.parametrize(
+    ("problem", "body"),
+    [
+        ("No tool output found for function call c", {"input": [HI, ITEM]}),
+        ("No tool call found", {"input": [HI, OUTPUT]}),
+        ("Duplicate function call", {"input": [HI, ITEM, ITEM, OUTPUT]}),
+        ("without its required following item", {"input": [HI, REASONING]}),
+        ("without its required following item", {"input": [HI, REASONING, HI]}),
+        ("could not be verified", {"input": [HI, {**REASONING, "encrypted_content": "x"}, ITEM, OUTPUT]}),
+        ("Unknown parameter: 'messages'", {"messages": [HI]}),
+        ("integer below minimum value", {"max_output_tokens": 9}),
+        ("must be specified with 'tools'", {"tool_choice": "none"}),
+        ("Missing required parameter: 'tools[0].name'", {"tools": [TOOL]}),
+        ("in strict mode", {"tools": [{**FUNCTION, "strict": True}]}),
+        ("Invalid value: 'text'", {"input": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]}),
+        ("Invalid value: 'tool'", {"input": [{"role": "tool", "content": "a"}]}),
+        ("Missing required parameter: 'input'", {"input": []}),
+    ],
+)
+def test_responses_refuses_what_openai_refuses(problem: str, body: dict[str, Any]) -> None:
+    with FakeLanguageModel("responses") as service:
+        response = post("responses", service, **body)
     assert response.status_code == 400
     assert problem in response.json()["error"]["message"]
     assert service.refusals == [response.json()["error"]["message"]]
@@ -107,6 +144,18 @@ def test_chat_completions_streams_the_vendors_events() -> None:
     assert lines[6] == "data: [DONE]"
 
 
+def test_responses_streams_the_vendors_events() -> None:
+    with FakeLanguageModel("responses", Say("Hi", (Call("look"),), thinking="Hm", pieces=1)) as service:
+        response = post("responses", service)
+    names = [line.removeprefix("event: response.") for line in response.text.split("\n") if line.startswith("event: ")]
+    added, done = "output_item.added", "output_item.done"
+    thought = [f"reasoning_summary_{each}" for each in ("part.added", "text.delta", "text.done", "part.done")]
+    said = ["content_part.added", "output_text.delta", "output_text.done", "content_part.done"]
+    called = ["function_call_arguments.delta", "function_call_arguments.done"]
+    items = [name for events in (thought, said, called) for name in (added, *events, done)]
+    assert names == ["created", "in_progress", *items, "completed"]
+
+
 def test_messages_streams_the_vendors_events() -> None:
     with FakeLanguageModel("anthropic", Say("Hi", (Call("look"),), thinking="Hm", pieces=1)) as service:
         response = post("anthropic", service)
@@ -116,16 +165,23 @@ def test_messages_streams_the_vendors_events() -> None:
     assert names == ["message_start", "ping", *block, *text, *block, "message_delta", "message_stop"]
 
 
-@pytest.mark.parametrize("api", ["openai", "anthropic"])
+@pytest.mark.parametrize("api", ["openai", "responses", "anthropic"])
 def test_a_rule_answers_when_the_script_is_used_up(api: Api) -> None:
     def rule(request: Request) -> Say:
         return Say(f"{request.question} {request.tool_names} {request.results}", pieces=1)
 
-    tool = TOOL if api == "openai" else {"name": "look", "input_schema": {"type": "object"}}
-    messages = [HI, ASKS, ANSWER] if api == "openai" else [HI, USES, {"role": "user", "content": [RESULT]}]
+    asked: dict[Api, tuple[Json, Json]] = {
+        "openai": (TOOL, {"messages": [HI, ASKS, ANSWER]}),
+        "responses": (FUNCTION, {"input": [HI, ITEM, OUTPUT]}),
+        "anthropic": (
+            {"name": "look", "input_schema": {"type": "object"}},
+            {"messages": [HI, USES, {"role": "user", "content": [RESULT]}]},
+        ),
+    }
+    tool, transcript = asked[api]
     with FakeLanguageModel(api, Say("From the script.", pieces=1), rule=rule) as service:
         assert "From the" in post(api, service).text
-        assert "Hi ('look',) ('1',)" in post(api, service, tools=[tool], messages=messages).text
+        assert "Hi ('look',) ('1',)" in post(api, service, tools=[tool], **transcript).text
 
 
 def test_a_request_without_a_reply_fails_the_test() -> None:

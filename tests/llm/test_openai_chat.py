@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from bot.domain.completions import Limits, ModelRequest, ReasoningDelta, StopReason, TextDelta, Usage
-from bot.domain.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant, tool_results, user
+from bot.domain.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_results,
+    user,
+)
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import openai_chat
 from bot.llm.openai_chat_request import request_body
@@ -181,6 +192,36 @@ async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to
     assert result["content"] == "[image: cat.png]"
 
 
+def test_the_vendor_takes_documents_from_people_and_their_names_from_tools() -> None:
+    document = FilePart(b"%PDF", "application/pdf", "plan.pdf")
+    transcript = (
+        Message(Role.USER, (TextPart("This?"), document)),
+        assistant("", ToolCall("c", "look")),
+        tool_results(ToolResult("c", (document,))),
+    )
+    question, _, result = request_body(MODEL, ModelRequest(transcript), own_address=True)["messages"]
+    file = {"filename": "plan.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+    assert question["content"] == [{"type": "text", "text": "This?"}, {"type": "file", "file": file}]
+    assert result["content"] == "[File: plan.pdf (application/pdf)]"
+
+
+async def test_a_compatible_server_gets_the_names_of_documents() -> None:
+    document = FilePart(b"%PDF", "application/pdf", "plan.pdf")
+    async with talking(OPENAI_CHAT, Say("A plan?")) as (model, service):
+        assert not model.capabilities.documents
+        await complete(model, asking(Message(Role.USER, (TextPart("This?"), document))))
+    assert service.requests[0].question == "This?\n[File: plan.pdf (application/pdf)]"
+
+
+async def test_a_server_that_wants_the_new_name_of_the_token_limit_gets_it_from_then_on() -> None:
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    refusal = Status(400, said, "invalid_request_error", "unsupported_parameter", "max_tokens")
+    async with talking(OPENAI_CHAT, refusal, Say("Hi."), Say("Again.")) as (model, service):
+        assert (await complete(model)).message.text == "Hi."
+        assert (await complete(model)).message.text == "Again."
+    assert ["max_completion_tokens" in request.body for request in service.requests] == [False, True, True]
+
+
 def test_the_vendors_own_models_see_images_unless_it_is_said_that_they_do_not() -> None:
     assert openai_chat.create(openai_chat.Config(MODEL, KEY)).capabilities.images
     assert not openai_chat.create(openai_chat.Config(MODEL, KEY, images=False)).capabilities.images
@@ -199,7 +240,7 @@ async def test_system_messages_stay_where_they_are() -> None:
 
 def test_the_vendor_knows_the_token_limit_by_another_name() -> None:
     request = ModelRequest((user("Hi"),), limits=Limits(max_tokens=9))
-    body = request_body(request, MODEL, own_address=True)
+    body = request_body(MODEL, request, own_address=True)
     assert body["max_completion_tokens"] == 9
     assert "max_tokens" not in body
     assert body["stream_options"] == {"include_usage": True}

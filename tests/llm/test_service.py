@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.errors import SettingsError
+from bot.llm.complaints import Complaint
 from bot.llm.service import Service, retry_after
 
 HOME = "https://api.vendor.example/v1"
@@ -43,7 +44,7 @@ def test_the_vendors_own_address_is_recognised(address: str | None, own: bool) -
 )
 def test_a_service_is_named_without_secrets_of_its_address(address: str | None, name: str) -> None:
     assert service(address).name == name
-    assert "secret" not in str(service(address).refused(404, "", {}))
+    assert "secret" not in str(service(address).refused(Complaint(404)))
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,13 @@ def tool(schema: Any, description: str = "") -> Tool:
 
 
 def for_openai(schema: Any) -> Json:
-    body = openai_chat_request.request_body(ModelRequest((user("?"),), (tool(schema),)), "m", own_address=True)
+    body = openai_chat_request.request_body("m", ModelRequest((user("?"),), (tool(schema),)), own_address=True)
     sent: Json = body["tools"][0]["function"]["parameters"]
     return sent
 
 
 def for_anthropic(schema: Any) -> Json:
-    body = anthropic_request.request_body(ModelRequest((user("?"),), (tool(schema),)), "m", own_address=True)
+    body = anthropic_request.request_body("m", ModelRequest((user("?"),), (tool(schema),)), own_address=True)
     sent: Json = body["tools"][0]["input_schema"]
     return sent
 
@@ -244,8 +244,8 @@ def test_a_large_schema_loses_words_before_it_loses_arguments() -> None:
 def test_a_long_description_of_a_tool_is_cut_to_what_services_take() -> None:
     request = ModelRequest((user("?"),), (tool({}, "x" * 5000),))
     for described in (
-        openai_chat_request.request_body(request, "m", own_address=True)["tools"][0]["function"],
-        anthropic_request.request_body(request, "m", own_address=True)["tools"][0],
+        openai_chat_request.request_body("m", request, own_address=True)["tools"][0]["function"],
+        anthropic_request.request_body("m", request, own_address=True)["tools"][0],
     ):
         assert len(described["description"]) == LONGEST_DESCRIPTION
         assert described["description"].endswith("x…")

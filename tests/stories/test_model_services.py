@@ -10,7 +10,8 @@ import pytest
 from tests.fakes.llm import Api, Call, Cut, FakeLanguageModel, Gate, Reply, Request, Say, Status
 from tests.stories.workplace import KEY, Workplace, a_tool, scripted
 
-APIS: tuple[Api, Api] = ("openai", "anthropic")
+APIS: tuple[Api, ...] = ("openai", "responses", "anthropic")
+VARIABLES = {"openai": "OPENAI", "responses": "OPENAI", "anthropic": "ANTHROPIC"}
 RETRY_AFTER = 3
 
 
@@ -89,7 +90,7 @@ def test_a_wrong_key_is_told_with_its_fix_and_shown_nowhere(tmp_path: Path, api:
         said = place.chat("-m", "hello")
     assert (said.code, said.out) == (1, "")
     assert "does not accept the key (401)" in said.err
-    assert f"Check that {api.upper()}_API_KEY holds a valid key that may use test-model." in said.err
+    assert f"Check that {VARIABLES[api]}_API_KEY holds a valid key that may use test-model." in said.err
     assert KEY not in said.err
     written = place.written()
     assert {"data/countersign.db", "data/countersign.log"} <= written.keys()

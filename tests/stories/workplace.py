@@ -151,7 +151,7 @@ class Workplace:
 
 @dataclass(frozen=True)
 class ScriptedServer:
-    """An MCP server that says what it is told to (see `tests/fakes/mcp_raw.py`) and writes down what it hears."""
+    """An MCP server that says what it is told to (see `tests/fakes/mcp/raw.py`) and writes down what it hears."""
 
     folder: Path
     name: str
@@ -162,7 +162,7 @@ class ScriptedServer:
     def entry(self) -> dict[str, Any]:
         """Its entry in the servers' file."""
         script = {**self.script, "record": str(self._record), "pids": str(self._pids)}
-        program = str(PROJECT / "tests/fakes/mcp_raw.py")
+        program = str(PROJECT / "tests/fakes/mcp/raw.py")
         return {"command": sys.executable, "args": [program, json.dumps(script)], **self.options}
 
     @property
@@ -229,9 +229,13 @@ async def becomes(condition: Callable[[], bool], what: str, limit: float = PATIE
 
 
 def _settings(model: FakeLanguageModel) -> dict[str, str]:
-    prefix = model.api.upper()
+    provider, prefix = {
+        "openai": ("openai", "OPENAI"),
+        "responses": ("openai-responses", "OPENAI"),
+        "anthropic": ("anthropic", "ANTHROPIC"),
+    }[model.api]
     return {
-        "BOT_MODEL": f"{model.api}:test-model",
+        "BOT_MODEL": f"{provider}:test-model",
         f"{prefix}_API_KEY": KEY,
         f"{prefix}_BASE_URL": model.base_url,
     }

@@ -1,0 +1,213 @@
+"""A reply of OpenAI's Responses, put together from the events of its stream.
+
+Called by `openai_responses`. Text is shown as it comes; everything else is taken from the items once they are whole,
+which is where the service puts what it wants back. Compatible servers speak this protocol too, so nothing is taken
+for granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.messages import Message, Part, Role, TextPart
+from bot.llm.complaints import Complaint, ServiceComplained
+from bot.llm.event_fields import count, items, part, text
+from bot.llm.identifiers import distinct_ids
+from bot.llm.openai_responses_request import METADATA
+from bot.llm.tool_arguments import read_call
+
+PASSED_OVER = frozenset(
+    {
+        b"response.created",
+        b"response.queued",
+        b"response.in_progress",
+        b"response.content_part.added",
+        b"response.content_part.done",
+        b"response.output_text.done",
+        b"response.reasoning_summary_text.done",
+        b"response.reasoning_summary_part.done",
+        b"response.reasoning_text.done",
+    }
+)
+"""Events that repeat what others say: the first ones hold the whole request, every tool of it included."""
+
+_STOPS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopReason.REFUSED}
+
+
+@dataclass(slots=True)
+class _Item:
+    """An item so far: a message, a call, reasoning, or something that is passed over. `pieces` are its text or the
+    JSON of its arguments.
+    """
+
+    kind: str
+    call_id: str = ""
+    name: str = ""
+    phase: str = ""
+    pieces: list[str] = field(default_factory=list)
+    whole: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class ReplyDraft:
+    """What has arrived of a reply by `model`."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._items: dict[int, _Item] = {}
+        self._status = ""
+        self._cut_by = ""
+        self._refused = False
+        self._usage = Usage()
+
+    def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+        """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
+        for an error.
+        """
+        match text(event, "type"):
+            case "response.output_text.delta" | "response.refusal.delta" as kind:
+                self._refused |= kind == "response.refusal.delta"
+                yield from self._said(event)
+            case "response.function_call_arguments.delta":
+                self._item(event, "function_call").pieces.append(text(event, "delta"))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                yield ReasoningDelta(text(event, "delta"))
+            case "response.reasoning_summary_part.added" if count(event, "summary_index"):
+                yield ReasoningDelta("\n\n")
+            case "response.output_item.added":
+                self._describe(event)
+            case "response.output_item.done":
+                yield from self._complete(event)
+            case "response.completed" | "response.incomplete":
+                self._end(part(event, "response"))
+            case kind if error := _error(kind, event):
+                raise ServiceComplained(Complaint.read(200, error))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the service has said that the reply is complete, or why it is not."""
+        return bool(self._status)
+
+    def completion(self) -> Completion | None:
+        """The finished reply, or None if the stream ended before the model did.
+
+        Calls of a reply that was cut short are left out: the last one may be half written.
+        """
+        if not self._status:
+            return None
+        stop = _STOPS.get(self._cut_by, StopReason.LENGTH) if self._status == "incomplete" else None
+        if self._refused:
+            stop = StopReason.REFUSED
+        found = [self._items[index] for index in sorted(self._items)]
+        calls = [each for each in found if each.kind == "function_call" and stop is None]
+        ids = iter(distinct_ids([call.call_id for call in calls]))
+        parts: list[Part] = []
+        reasoning: list[dict[str, Any]] = []
+        phase = ""
+        for each in found:
+            match each.kind:
+                case "reasoning" if echo := _echo(each.whole):
+                    reasoning.append({"before": len(parts), "item": echo})
+                case "message" if each.text:
+                    parts.append(TextPart(each.text))
+                    phase = each.phase or phase
+                case "function_call" if stop is None:
+                    parts.append(read_call(next(ids), each.name, each.text))
+        stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
+        kept: dict[str, Any] = {"phase": phase} if phase else {}
+        kept |= {"reasoning": reasoning} if reasoning else {}
+        metadata = {METADATA: {"model": self._model, **kept}} if kept else {}
+        return Completion(Message(Role.ASSISTANT, tuple(parts), metadata), stop, self._usage)
+
+    def resume(self) -> None:
+        """Nothing: models of this protocol do not pause."""
+
+    def _said(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
+        if more := text(event, "delta"):
+            self._item(event, "message").pieces.append(more)
+            yield TextDelta(more)
+
+    def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
+        """The item an event belongs to; servers that leave out the number write one after the other."""
+        index = event.get("output_index")
+        if not isinstance(index, int):
+            index = max(self._items, default=0)
+        if index not in self._items:
+            self._items[index] = _Item(kind)
+        return self._items[index]
+
+    def _describe(self, event: Mapping[str, Any]) -> _Item:
+        described = part(event, "item")
+        index = event.get("output_index")
+        if not isinstance(index, int):
+            known = max(self._items, default=-1)
+            index = known + (text(event, "type") == "response.output_item.added" or known < 0)
+        item = self._items.setdefault(index, _Item(text(described, "type")))
+        item.call_id = text(described, "call_id") or item.call_id
+        item.name = text(described, "name") or item.name
+        item.phase = text(described, "phase") or item.phase
+        return item
+
+    def _complete(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
+        """Take from the whole item what the deltas have not told."""
+        item, whole = self._describe(event), part(event, "item")
+        item.whole = whole if isinstance(whole, dict) else {}
+        if item.kind == "function_call":
+            item.pieces = [text(whole, "arguments") or item.text]
+        elif item.kind == "message":
+            self._refused |= any(text(each, "type") == "refusal" for each in items(whole, "content"))
+            if not item.pieces and (said := _said_in(whole)):  # a server that does not stream it
+                item.pieces.append(said)
+                yield TextDelta(said)
+
+    def _end(self, response: object) -> None:
+        self._status = text(response, "status") or "completed"
+        self._cut_by = text(part(response, "incomplete_details"), "reason")
+        self._usage = _usage(part(response, "usage"))
+
+
+def _error(kind: str, event: Mapping[str, Any]) -> object:
+    """What an event says about an error, None if it is none."""
+    match kind:
+        case "response.failed":
+            return part(event, "response") or {"message": ""}
+        case "error" if not isinstance(event.get("error"), dict):  # the event is the error, and `type` is the event's
+            return {**event, "type": ""}
+        case "error" | "":  # as the vendor's other protocol has it
+            return event if event.get("error") else None
+        case _:
+            return None
+
+
+def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Reasoning as the service wants it back, None if it has not said what it is."""
+    if not text(item, "encrypted_content"):
+        return None
+    summary = [each for each in items(item, "summary") if isinstance(each, dict)]
+    return {
+        "type": "reasoning",
+        "id": text(item, "id"),
+        "summary": [{"type": "summary_text", "text": text(each, "text")} for each in summary],
+        "encrypted_content": text(item, "encrypted_content"),
+    }
+
+
+def _said_in(message: object) -> str:
+    return "".join(text(each, "text") or text(each, "refusal") for each in items(message, "content"))
+
+
+def _usage(usage: object) -> Usage:
+    read, written = part(usage, "input_tokens_details"), part(usage, "output_tokens_details")
+    return Usage(
+        count(usage, "input_tokens"),
+        count(usage, "output_tokens"),
+        count(read, "cached_tokens"),
+        count(read, "cache_write_tokens"),
+        count(written, "reasoning_tokens"),
+    )

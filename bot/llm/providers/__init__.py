@@ -1,0 +1,84 @@
+"""Providers of language models by the name that people write before the colon: `anthropic:NAME`.
+
+Each is a module here that is called like it, with an underscore for each dash, and holds a `PROVIDER`. A new one is a
+new module and nothing else. Called by the composition root at the start, so nothing heavy is imported here: the
+vendors' libraries come with the modules of `bot.llm` that providers name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from urllib.parse import urlsplit
+
+
+class Key(Enum):
+    """Whether a provider is asked without a key."""
+
+    NEEDED = auto()
+    NEEDED_AT_HOME = auto()
+    """Servers of others that speak the vendor's protocol, perhaps on one's own machine, may do without."""
+    OPTIONAL = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the settings say for a provider: the key, the address if it is not the usual one, and OPENAI_API."""
+
+    key: str = ""
+    address: str | None = None
+    api: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Where the models of a provider are and how they are talked to.
+
+    `module` is the one in `bot.llm` that speaks its protocol. `variables` begins the names of the variables that hold
+    its key and its address; empty for a provider that needs neither. `model` is the one that is used if none is named.
+    """
+
+    module: Callable[[Access], str]
+    variables: str = ""
+    model: str = ""
+    address: str | None = None
+    key: Key = Key.NEEDED
+
+    def lacks_key(self, access: Access) -> bool:
+        """Whether the settings must say more before its models can be asked."""
+        match self.key:
+            case Key.NEEDED:
+                return not access.key
+            case Key.NEEDED_AT_HOME:
+                return not (access.key or access.address)
+            case Key.OPTIONAL:
+                return False
+
+
+def always(module: str) -> Callable[[Access], str]:
+    """The same module whatever the settings say."""
+    return lambda _access: module
+
+
+def provider_names() -> list[str]:
+    """Every provider there is."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
+
+
+def find_provider(name: str) -> Provider | None:
+    """The provider of that name, None if there is none."""
+    if name not in provider_names():
+        return None
+    provider: Provider = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").PROVIDER
+    return provider
+
+
+def is_at(address: str | None, host: str) -> bool:
+    """Whether an address, if there is one, is at this host or at a region of it, which is a subdomain."""
+    if not address:
+        return True
+    found = urlsplit(address).hostname or ""
+    return found == host or found.endswith(f".{host}")

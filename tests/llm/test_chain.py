@@ -1,0 +1,142 @@
+"""Several models that stand in for one another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import pytest
+
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    TextDelta,
+)
+from bot.domain.messages import assistant, user
+from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
+from bot.llm.chain import BARRED_SECONDS, REST_SECONDS, ModelChain
+
+QUESTION = ModelRequest((user("Hi"),))
+BUSY = ModelUnavailable("The first is busy.", retry_after=90.0)
+AWAY = ModelUnavailable("The first is away.")
+BARRED = ModelBarred("The first wants to be paid.")
+
+
+class Scripted:
+    """A model that answers with its name, or fails as it is told, perhaps after a word."""
+
+    def __init__(self, name: str, *failures: ModelError | None, word: str = "", images: bool = False) -> None:
+        self._name = name
+        self._failures = list(failures)
+        self._word = word
+        self.capabilities = Capabilities(images=images)
+        self.asked = 0
+        self.closed = False
+
+    async def stream(self, _request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.asked += 1
+        failure = self._failures.pop(0) if self._failures else None
+        if failure is not None:
+            if self._word:
+                yield TextDelta(self._word)
+            raise failure
+        yield TextDelta(self._name)
+        yield Completion(assistant(self._name), StopReason.ANSWERED)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def chain(models: Sequence[Scripted], clock: Clock | None = None) -> ModelChain:
+    return ModelChain({f"model-{n}": model for n, model in enumerate(models)}, clock=clock or Clock())
+
+
+async def said(model: ModelChain) -> str:
+    async with aclosing(model.stream(QUESTION)) as events:
+        return "".join([event.text async for event in events if isinstance(event, TextDelta)])
+
+
+async def test_the_preferred_model_answers_while_it_is_well() -> None:
+    first, second = Scripted("first"), Scripted("second")
+    assert await said(chain((first, second))) == "first"
+    assert second.asked == 0
+
+
+@pytest.mark.parametrize("failure", [BUSY, AWAY, BARRED], ids=["busy", "away", "barred"])
+async def test_another_answers_at_once_where_the_first_has_said_nothing(failure: ModelError) -> None:
+    assert await said(chain((Scripted("first", failure), Scripted("second")))) == "second"
+
+
+@pytest.mark.parametrize(
+    "failure", [ModelRejected("Odd request."), ContextTooLong("Too long.")], ids=["request", "length"]
+)
+async def test_what_is_wrong_with_the_request_is_for_nobody_else(failure: ModelError) -> None:
+    second = Scripted("second")
+    with pytest.raises(ModelRejected) as caught:
+        await said(chain((Scripted("first", failure), second)))
+    assert caught.value is failure
+    assert second.asked == 0
+
+
+async def test_a_reply_that_has_begun_is_begun_anew_by_whoever_reads_it() -> None:
+    model = chain((Scripted("first", AWAY, word="Half a"), Scripted("second")))
+    with pytest.raises(ModelUnavailable, match="model-1 is asked instead") as caught:
+        await said(model)
+    assert caught.value.retry_after == 0.0
+    assert await said(model) == "second"
+
+
+@pytest.mark.parametrize(
+    ("failure", "seconds"),
+    [(AWAY, REST_SECONDS), (BUSY, 90.0), (BARRED, BARRED_SECONDS)],
+    ids=["away", "busy", "barred"],
+)
+async def test_a_model_that_failed_rests_for_a_while(failure: ModelError, seconds: float) -> None:
+    clock, first, second = Clock(), Scripted("first", failure), Scripted("second")
+    model = chain((first, second), clock)
+    await said(model)
+    clock.now += seconds - 1
+    assert await said(model) == "second"
+    assert first.asked == 1
+    clock.now += 1
+    assert await said(model) == "first"
+
+
+async def test_where_all_fail_the_last_failure_is_told() -> None:
+    last = ModelUnavailable("The second is away, too.")
+    with pytest.raises(ModelUnavailable) as caught:
+        await said(chain((Scripted("first", AWAY), Scripted("second", last))))
+    assert caught.value is last
+
+
+async def test_where_all_rest_the_one_that_has_rested_soonest_is_asked() -> None:
+    clock, first, second = Clock(), Scripted("first", BARRED), Scripted("second", AWAY)
+    model = chain((first, second), clock)
+    with pytest.raises(ModelUnavailable):
+        await said(model)
+    assert await said(model) == "second"
+    assert first.asked == 1
+
+
+async def test_it_can_do_what_the_model_can_that_is_asked_next() -> None:
+    model = chain((Scripted("first", AWAY, images=True), Scripted("second")))
+    assert model.capabilities.images
+    await said(model)
+    assert not model.capabilities.images
+
+
+async def test_all_are_closed() -> None:
+    models = (Scripted("first"), Scripted("second"))
+    await chain(models).close()
+    assert [model.closed for model in models] == [True, True]

@@ -1,0 +1,93 @@
+"""What the services say when something is wrong, in the words that they really use."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.llm.complaints import Complaint, Problem, problem_of
+
+SAID = [
+    # Too long: OpenAI, vLLM, llama.cpp, LiteLLM, OpenRouter, Mistral, Anthropic
+    (Problem.TOO_LONG, 400, {"code": "context_length_exceeded", "message": "Too much."}),
+    (Problem.TOO_LONG, 400, {"message": "Your input exceeds the context window of this model. Please adjust it."}),
+    (Problem.TOO_LONG, 400, {"message": "This model's maximum context length is 4096 tokens. However, you requested"}),
+    (Problem.TOO_LONG, 400, {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."}),
+    (Problem.TOO_LONG, 400, {"type": "exceed_context_size_error", "message": "the request exceeds it"}),
+    (Problem.TOO_LONG, 400, {"message": "the request exceeds the available context size, try increasing it"}),
+    (Problem.TOO_LONG, 400, {"message": "litellm.ContextWindowExceededError: too much", "type": "None", "code": "400"}),
+    (Problem.TOO_LONG, 400, {"message": "This endpoint's maximum context length is 8192 tokens."}),
+    (Problem.TOO_LONG, 400, {"message": "Prompt contains 9 tokens, too large for model with 8 maximum context length"}),
+    (Problem.TOO_LONG, 400, {"message": "Please reduce the length of the messages or completion."}),
+    (Problem.TOO_LONG, 400, {"message": "prompt is too long: 210000 tokens > 200000 maximum"}),
+    (Problem.TOO_LONG, 400, {"message": "input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000"}),
+    (Problem.TOO_LONG, 413, {"type": "request_too_large", "message": "Request exceeds the maximum size"}),
+    (Problem.TOO_LONG, 429, {"code": "rate_limit_exceeded", "message": "Request too large for gpt on tokens per min"}),
+    (Problem.TOO_LONG, 200, {"code": "context_length_exceeded", "message": "Your input exceeds it"}),
+    # Busy, and out of order
+    (Problem.BUSY, 429, {"code": "rate_limit_exceeded", "message": "Rate limit reached for gpt"}),
+    (Problem.BUSY, 429, {"type": "rate_limit_error", "message": "This would exceed your rate limit of 9 tokens"}),
+    (Problem.BUSY, 200, {"code": "rate_limit_exceeded", "message": "Slow down."}),
+    (Problem.OUT_OF_ORDER, 200, {"type": "overloaded_error", "message": "Overloaded"}),
+    (Problem.OUT_OF_ORDER, 503, {"message": "The server is overloaded or not ready yet."}),
+    (Problem.OUT_OF_ORDER, 200, {"code": "server_error", "message": "An error occurred."}),
+    (Problem.OUT_OF_ORDER, 500, {"message": "context length exceeded in worker"}),
+    (Problem.OUT_OF_ORDER, 200, {"message": "odd"}),
+    # Money
+    (Problem.CREDIT, 429, {"code": "insufficient_quota", "message": "You exceeded your current quota"}),
+    (Problem.CREDIT, 400, {"type": "invalid_request_error", "message": "Your credit balance is too low to access"}),
+    (Problem.CREDIT, 402, {"message": "Insufficient credits. Add more"}),
+    # Key and model
+    (Problem.KEY, 401, {"code": "invalid_api_key", "message": "Incorrect API key provided"}),
+    (Problem.KEY, 401, {"type": "authentication_error", "message": "invalid x-api-key"}),
+    (Problem.KEY, 403, {"type": "permission_error", "message": "not for you"}),
+    (Problem.MODEL, 404, {"type": "not_found_error", "message": "model: claude-9"}),
+    (Problem.MODEL, 404, {"code": "model_not_found", "message": "The model `gpt-9` does not exist"}),
+    (Problem.MODEL, 404, {"message": 'model "llama9" not found, try pulling it first'}),
+    # Content
+    (Problem.FILTERED, 400, {"code": "content_filter", "message": "The response was filtered"}),
+    (Problem.FILTERED, 400, {"message": "Output blocked by content filtering policy"}),
+    (Problem.FILTERED, 200, {"code": "invalid_prompt", "message": "Invalid prompt: flagged"}),
+    # Tools that the model cannot use
+    (Problem.NO_TOOLS, 400, {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}),
+    (Problem.NO_TOOLS, 404, {"message": "No endpoints found that support tool use."}),
+    (Problem.NO_TOOLS, 400, {"message": '"auto" tool choice requires --enable-auto-tool-choice to be set'}),
+    (
+        Problem.NO_TOOLS,
+        400,
+        {"message": "`tool calling` is not supported with this model: tool calling is not supported"},
+    ),
+    # Reasoning of somebody else
+    (Problem.REASONING, 400, {"code": "invalid_encrypted_content", "message": "could not be verified"}),
+    (Problem.REASONING, 400, {"message": "Encrypted content is not supported with this model."}),
+    (Problem.REASONING, 400, {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}),
+    (Problem.REASONING, 400, {"message": "Item 'rs_1' of type 'reasoning' was provided without its required item."}),
+    (Problem.TOKEN_LIMIT, 400, {"message": "Unsupported parameter: 'max_tokens' is not supported with this model."}),
+    # Everything else
+    (Problem.REQUEST, 400, {"code": "invalid_function_parameters", "message": "Invalid schema for function 'look'"}),
+    (Problem.REQUEST, 400, {"message": "messages: at least one message is required"}),
+    (Problem.REQUEST, 400, {"message": "This model does not support tool_choice 'none'."}),
+    (Problem.REQUEST, 400, {"message": "tools.3.custom.input_schema: input_schema does not support oneOf"}),
+    (Problem.REQUEST, 422, {"detail": "Unprocessable"}),
+    (Problem.REQUEST, 200, {"code": 400, "message": "Bad."}),
+]
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "error"),
+    SAID,
+    ids=lambda value: value["message"][:30] if isinstance(value, dict) and "message" in value else None,
+)
+def test_what_a_service_says_is_understood(problem: Problem, status: int, error: dict[str, object]) -> None:
+    assert problem_of(Complaint.read(status, {"error": error})) is problem
+    assert problem_of(Complaint.read(status, error)) is problem
+
+
+@pytest.mark.parametrize("body", [None, 7, [], {}, {"error": None}, {"error": 7}, {"error": {"message": ["odd"]}}])
+def test_a_body_of_another_shape_says_nothing(body: object) -> None:
+    complaint = Complaint.read(502, body)
+    assert (complaint.message, problem_of(complaint)) == ("", Problem.OUT_OF_ORDER)
+
+
+def test_a_bare_text_is_what_is_said() -> None:
+    assert Complaint.read(400, {"error": "model is loading"}).message == "model is loading"
+    assert Complaint.read(400, "model is loading").message == "model is loading"
