@@ -43,12 +43,22 @@ def repaired(method: str, result: dict[str, Any]) -> dict[str, Any]:
 
 def _listing(result: dict[str, Any]) -> dict[str, Any]:
     listed = result.get("tools")
-    listed = listed if isinstance(listed, list) else []
+    listed = [each for each in listed if not _is_for_a_page(each)] if isinstance(listed, list) else []
     tools = list(_tools(listed))
     fixed = _with_cursor({**result, "tools": tools})
     if len(tools) < len(listed):
         fixed["_meta"] = {LEFT_OUT: len(listed) - len(tools)}
     return fixed
+
+
+def _is_for_a_page(raw: Any) -> bool:
+    """Whether a tool says that only a page of its server's own may use it, and no model (extension
+    io.modelcontextprotocol/ui, `visibility`).
+    """
+    meta = raw.get("_meta") if isinstance(raw, dict) else None
+    page = meta.get("ui") if isinstance(meta, dict) else None
+    visibility = page.get("visibility") if isinstance(page, dict) else None
+    return isinstance(visibility, list) and bool(visibility) and "model" not in visibility
 
 
 def _with_cursor(result: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from bot.tools.http_client import Guarded, http_client
 from bot.tools.lines import LARGEST_ANSWER
 from bot.tools.redaction import Redaction, secrets_of
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
-from tests.tools.boxes import call, named, remote, started, unknown, until
+from tests.tools.boxes import call, named, raw, remote, started, unknown, until
 
 _MEGABYTE = 1024 * 1024
 
@@ -245,3 +245,15 @@ async def test_a_redirect_is_not_followed_and_takes_no_header_along() -> None:
             await box.offer()
             assert status_and_problem(box)[0] is ServerStatus.FAILED
         assert elsewhere.seen == []
+
+
+async def test_a_tool_that_only_a_page_of_the_servers_own_may_use_is_offered_to_no_model() -> None:
+    tools = [
+        {"name": "for_pages", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["app"]}}},
+        {"name": "for_both", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["model", "app"]}}},
+        {"name": "odd", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": "app"}}},
+        {"name": "plain", "inputSchema": {"type": "object"}},
+    ]
+    async with started(raw(script={"listings": [[{"tools": tools}]]})) as box:
+        offered = await box.offer()
+    assert [tool.original_name for tool in offered.tools] == ["for_both", "odd", "plain"]
