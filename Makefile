@@ -36,8 +36,8 @@ conformance: $(VENV)/.installed-dev $(VENV)/node/.installed $(VENV)/older/.insta
 chaos: $(VENV)/.installed-dev  ## three processes on PostgreSQL, killed, frozen and cut off (SECONDS=60)
 	@$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS),60)
 
-bench: $(VENV)/.installed-dev  ## what a turn costs on each database, beside a loop that stores nothing
-	@$(BIN)/python -m benchmarks.turns
+bench: $(VENV)/.installed-dev  ## what a whole turn costs, beside a hand-written loop that stores nothing and beside raw HTTP
+	@$(BIN)/python -m benchmarks.turn
 
 bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
 	@$(BIN)/python -m benchmarks.mcp

@@ -197,6 +197,27 @@ def servers(
     _run(answer, debug=debug)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def usage(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    workspace: Annotated[
+        str, typer.Option(metavar="PLATFORM:ID", help="Which workspace `workspace` means, such as slack:T123.")
+    ] = "",
+    debug: Debug = False,
+) -> None:
+    """Tokens and money that models took: the verbs of `/usage` in a chat, such as `all`, `workspace --by model`."""
+    words = ["help" if word in ("-h", "--help") else word for word in context.args]
+
+    async def answer(settings: Settings) -> int:
+        from bot.app.servers import administer  # noqa: PLC0415
+
+        return await administer(settings, "usage", words, as_json=as_json, workspace=workspace)
+
+    _run(answer, debug=debug)
+
+
 @secret_commands.command("generate-key")
 def generate_key(*, debug: Debug = False) -> None:
     """Print a new key for MCP_ENCRYPTION_KEY."""

@@ -11,6 +11,7 @@
     ├── ServerTrouble             an MCP server did not do what an admin asked of it
     ├── ModelError                the language model gave no answer
     │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
+    │   ├── LimitReached          it was not asked: a limit on tokens or money is used up
     │   └── ModelRejected         for good: key, model name or request refused, perhaps for one `tool`
     │       ├── ContextTooLong    what was sent does not fit in: the same conversation, made shorter, would
     │       └── ModelBarred       its service lets the bot in no more: another model would answer
@@ -87,6 +88,10 @@ class ModelUnavailable(ModelError):
     def __init__(self, cause: str, fix: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(cause, fix)
         self.retry_after = retry_after
+
+
+class LimitReached(ModelError):
+    """Nobody asked the model: a limit of the operator's on tokens or money is used up."""
 
 
 class ModelRejected(ModelError):

@@ -22,18 +22,20 @@ from bot.domain.approvals import (
 from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.checks import Check
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
-from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
+from bot.domain.completions import Capabilities, ModelEvent, ModelRequest, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow
 from bot.domain.elicitations import Elicit, Elicited, Replies, ServerQuestion, nobody_to_ask
 from bot.domain.grants import Grant, Permission
 from bot.domain.health import Listening
 from bot.domain.messages import ToolCall, ToolResult
+from bot.domain.past import Past, Replay, Summary
 from bot.domain.pins import ReviewPolicy
 from bot.domain.rings import Ring
 from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
 from bot.domain.tools import AsksBack, Misfit, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.usage import UsageKind
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 
 
@@ -406,13 +408,28 @@ class TurnLog(Protocol):
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn, with its last steps in the same transaction. Open calls become cancelled or unknown."""
 
+    async def charge(self, claim: Claim, n: int, kind: UsageKind, model: str, usage: Usage) -> None:
+        """Count what was asked of a model beside the replies, which are counted where they are kept; `n` is the step
+        that it was for. Also in a turn that is another process's by now: it was paid for.
+        """
+
     async def fail(self, claim: Claim, failure: str) -> None:
         """End a turn as failed without reading it: its rows may be of no use."""
 
-    async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
-        """The turns of a conversation that have ended, before a sequence number, the last `limit`, oldest first. Of
-        their steps only the last, the answer if there is one; calls run by hand whole.
+    async def history(
+        self, conversation: ConversationKey, before: int, limit: int, replay: Replay = Replay.NONE
+    ) -> Past:
+        """The turns of a conversation that have ended, before a sequence number, the last `limit` that the summary does
+        not speak of, and that summary. Of their steps only the last, the answer if there is one, and calls run by hand
+        whole; all of them where `replay` tells them again.
         """
+        ...
+
+    async def sum_up(self, claim: Claim, summary: Summary) -> None:
+        """Keep a summary of the conversation's oldest turns in place of the one there was. It goes with any of them."""
+
+    async def result_of(self, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
+        """What the step `n` of a conversation's turn `seq` gave back; None if there is no such thing there."""
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last `limit` turns of a conversation, however they stand, oldest first."""

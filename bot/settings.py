@@ -24,6 +24,7 @@ from pydantic_settings import (
 )
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.past import Replay
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
@@ -145,6 +146,7 @@ class Settings(BaseSettings):
     db_password: SecretStr | None = None
     auto_migrate: bool = True
     retention_days: Annotated[float, Field(gt=0)] = 30.0
+    usage_retention_days: Annotated[float, Field(gt=0)] = 400.0
 
     bot_model: str = ""
     openai_api_key: SecretStr | None = None
@@ -198,6 +200,11 @@ class Settings(BaseSettings):
     mcp_approval_timeout: Duration = 1800.0
     policy_file: Path = Path("config/policy.toml")
     system_prompt_file: Path = Path("config/system_prompt.md")
+    context_tokens: Annotated[int | None, Field(ge=2_000, le=100_000_000)] = None
+    history_tokens: Annotated[int, Field(ge=1_000, le=1_000_000)] = 16_000
+    history_tool_steps: Annotated[Replay, AnyCase] = Replay.NAMES
+    prices_file: Path = Path("config/prices.toml")
+    limits_file: Path = Path("config/limits.toml")
 
     admins: Principals = frozenset()
     approvers: Principals = frozenset()

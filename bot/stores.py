@@ -26,6 +26,7 @@ from bot.domain.sign_ins import SignIn, SignInKey, SignInUnderWay
 from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep, Turn
+from bot.domain.usage import Spent, SpentBy, UsageQuery
 
 
 class ServerStore(Protocol):
@@ -455,3 +456,16 @@ class SignInStore(Protocol):
 
     async def take(self, state: str) -> SignInUnderWay | None:
         """Use a link's state up: for one at most of all who come with it; None if it is no good now."""
+
+
+class UsageStore(Protocol):
+    """What was asked of models. The rows are written with the replies they are about (`bot.ports.TurnLog`)."""
+
+    async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+        """What fits each query, added up."""
+
+    async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+        """What fits, added up by name, the most expensive first; where nothing has a price, the most tokens."""
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete up to `limit` rows that are older than that; how many there were."""

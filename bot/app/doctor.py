@@ -16,7 +16,7 @@ from bot.app.audit import examine_audit
 from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
 from bot.app.discord import examine_discord
-from bot.app.models import Models, choose_model
+from bot.app.models import ModelChoice, Models, choose_model
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.slack import examine_slack
@@ -64,7 +64,8 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
         return
     for check in _of_files(settings, files):
         yield "settings", check
-    yield "model", await _of_model(settings)
+    for check in await _of_model(settings, files):
+        yield "model", check
     async with aclosing(examine_slack(settings)) as of_slack:
         async for check in of_slack:
             yield "slack", check
@@ -109,7 +110,7 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
     return checks or [Check("files", Finding.WELL, "They can be read.")]
 
 
-async def _of_model(settings: Settings) -> Check:
+async def _of_model(settings: Settings, files: OperatorFiles) -> list[Check]:
     """Whether the model can be built: whether its service answers shows at the first question, and costs money."""
     try:
         choice = choose_model(settings)
@@ -119,8 +120,20 @@ async def _of_model(settings: Settings) -> Check:
         finally:
             await models.close()
     except CountersignError as error:
-        return _broken("configured", error)
-    return Check("configured", Finding.WELL, choice.label)
+        return [_broken("configured", error)]
+    return [Check("configured", Finding.WELL, choice.label), *_of_prices(settings, files, choice)]
+
+
+def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) -> list[Check]:
+    return [
+        Check(
+            "prices",
+            Finding.DOUBTFUL,
+            f"{name} has no price in {settings.prices_file}: limits on money do not count it.",
+            "write its price there",
+        )
+        for name in files.unpriced(choice.names)
+    ]
 
 
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:

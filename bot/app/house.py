@@ -16,10 +16,14 @@ from bot.app.database import fitting_database
 from bot.app.models import ModelChoice, Models, choose_model
 from bot.app.office import Office, opened_office
 from bot.app.operator_files import OperatorFiles
+from bot.app.places import place_of
 from bot.commands.registry import CommandRegistry
 from bot.domain.measurements import Observe, unobserved
+from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
-from bot.engine.schedule import Job, retention
+from bot.engine.instructions import Instructions, local_today
+from bot.engine.memory import Memory
+from bot.engine.schedule import Job, retention, usage_retention
 from bot.errors import CountersignError
 from bot.ports import Surface, TurnLog
 from bot.settings import Settings
@@ -72,6 +76,8 @@ async def opened_house(
     `watch_log` may put something between the engine and the turn log; `observe` counts. Raises CountersignError.
     """
     files.warn(settings)
+    for name in files.unpriced(model.names):
+        log.warning("%s has no price in %s: limits on money do not count it", name, settings.prices_file)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(fitting_database(settings, migrate=settings.auto_migrate))
         database.observe = observe
@@ -84,8 +90,12 @@ async def opened_house(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is told before the first question.
         await models.named("")
-        turn_log = watch_log(await _turn_log(database, settings.database_url))
-        jobs = [retention(turn_log, settings.retention_days), daily_head(database)]
+        turn_log = watch_log(await _turn_log(database, settings.database_url, files.prices))
+        jobs = [
+            retention(turn_log, settings.retention_days),
+            usage_retention(office.stores.usage, settings.usage_retention_days),
+            daily_head(database),
+        ]
         if settings.mcp_sync_interval is not None:
             jobs.append(Job("sync", settings.mcp_sync_interval, office.toolbox.sync_all))
         engine = Engine(
@@ -95,28 +105,31 @@ async def opened_house(
             surfaces,
             rules=office.rules,
             approval_seconds=settings.mcp_approval_timeout,
-            system_prompt=files.system_prompt,
+            instructions=Instructions(files.system_prompt, place_of, local_today),
+            memory=Memory(settings.history_tokens, settings.history_tool_steps, settings.context_tokens),
             taint=settings.taint_mode,
             refused=office.refused,
             jobs=jobs,
             on_change=office.administration.look,
             observe=observe,
+            allow=office.spending.allow,
         )
         await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
         running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
         yield House(engine, office.commands, turn_log, office, running)
 
 
-async def _turn_log(database: Database, url: str) -> TurnLog:
+async def _turn_log(database: Database, url: str, prices: PriceList) -> TurnLog:
     module = await asyncio.to_thread(importlib.import_module, "bot.storage.turn_log")
     match read_address(url):
         case SqliteFile():
-            in_file: SqlTurnLog = module.SqlTurnLog(database)
+            in_file: SqlTurnLog = module.SqlTurnLog(database, prices=prices)
             await in_file.adopt_orphans()
             return in_file
         case PostgresServer() as server:
             doorbell = await asyncio.to_thread(importlib.import_module, "bot.storage.doorbell")
-            on_server: SqlTurnLog = module.SqlTurnLog(database, functools.partial(doorbell.listen, server))
+            listen = functools.partial(doorbell.listen, server)
+            on_server: SqlTurnLog = module.SqlTurnLog(database, listen, prices=prices)
             return on_server
 
 

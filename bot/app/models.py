@@ -32,7 +32,12 @@ class ModelChoice:
     @property
     def label(self) -> str:
         """How people know the model, and those that stand in for it."""
-        return ", else ".join(choice.name for choice in (self, *self.others))
+        return ", else ".join(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models that may answer."""
+        return tuple(choice.name for choice in (self, *self.others))
 
     def create(self) -> LanguageModel:
         """Load the provider and build the model."""

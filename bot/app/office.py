@@ -27,6 +27,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.engine.offering import RefusedTools
 from bot.engine.policy import Signatories
 from bot.engine.rules import RuleBook
+from bot.engine.spending import Spending
 from bot.logs import redact_logs
 from bot.settings import Settings, read_environment
 
@@ -55,6 +56,7 @@ class Office:
     rights: Rights
     health: HealthCheck
     refused: RefusedTools
+    spending: Spending
 
 
 @asynccontextmanager
@@ -118,6 +120,7 @@ async def opened_office(
     def operates(member: Member) -> bool:
         return bool(operator) and member.author.principal == operator
 
+    spending = Spending(files.limits, kept.usage, files.prices.currency)
     linking = linking_of(settings, kept.links)
     rights = Rights(signatories.administers, operates, _who(signatories))
     parts = CommandParts(
@@ -133,6 +136,8 @@ async def opened_office(
         recent=turn_log.recent,
         health=health.look,
         since_start=tally.of,
+        usage=kept.usage,
+        balances=spending.balances,
         file=str(settings.mcp_servers_file),
         allowed_names=settings.mcp_allowed_servers,
         linking=linking,
@@ -143,7 +148,9 @@ async def opened_office(
         await administration.refresh()
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
-        yield Office(toolbox, rules, administration, CommandRegistry(parts), parts, kept, rights, health, refused)
+        yield Office(
+            toolbox, rules, administration, CommandRegistry(parts), parts, kept, rights, health, refused, spending
+        )
 
 
 def _who(signatories: Signatories) -> str:

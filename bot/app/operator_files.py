@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot.domain.completions import Usage
 from bot.domain.policies import Rule
+from bot.domain.usage import NO_PRICES, Limit, PriceList, Unit
 from bot.engine.idle_rules import strangers, unwritable
+from bot.engine.limit_file import read_limits
 from bot.engine.policy import Policies
 from bot.engine.policy_file import read_policies
+from bot.engine.price_file import read_prices
 from bot.errors import SettingsError
 from bot.settings import Settings, read_environment
 from bot.tools.config_file import ServersFile, read_servers
@@ -20,14 +25,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OperatorFiles:
-    """What the operator has written: which tools may run, what the model is told, which servers there are, and which
-    programs admins may have started.
+    """What the operator has written: which tools may run, what the model is told, which servers there are, which
+    programs admins may have started, what models cost, and how much of them may be used.
     """
 
     policies: Policies
     system_prompt: str
     servers: ServersFile
     launches: TemplatesFile = TemplatesFile()
+    prices: PriceList = NO_PRICES
+    limits: tuple[Limit, ...] = ()
 
     def strangers(self) -> list[str]:
         """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
@@ -38,6 +45,11 @@ class OperatorFiles:
         """Rules about servers that do not exist here: of those that admins have added nothing is known yet."""
         names = [entry.config.name for entry in self.servers.entries]
         return strangers(self.policies.rules, names) if names else []
+
+    def unpriced(self, models: Iterable[str]) -> list[str]:
+        """Those of the models that have no price, where money is limited: a limit does not count what they cost."""
+        limited = any(limit.unit is Unit.MONEY for limit in self.limits)
+        return [name for name in models if self.prices.cost(name, Usage()) is None] if limited else []
 
     def warn(self, settings: Settings) -> None:
         """Log what is odd about them and keeps nothing from working."""
@@ -59,29 +71,36 @@ class OperatorFiles:
 
 def read_operator_files(settings: Settings) -> OperatorFiles:
     """Read all of them; a missing file is an empty one. Raises SettingsError."""
+    for field in ("prices_file", "limits_file"):
+        _must_exist_if_named(settings, field)
+    prices = read_prices(_text(settings.prices_file, "PRICES_FILE"), str(settings.prices_file))
     return OperatorFiles(
         _policies(settings),
-        _system_prompt(settings.system_prompt_file),
+        _text(settings.system_prompt_file, "SYSTEM_PROMPT_FILE"),
         read_servers(settings.mcp_servers_file, read_environment()) if settings.mcp_enabled else ServersFile(),
         read_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
+        prices,
+        read_limits(_text(settings.limits_file, "LIMITS_FILE"), str(settings.limits_file), prices.currency),
     )
 
 
 def _policies(settings: Settings) -> Policies:
     path = settings.policy_file
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        text = ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}.", "correct the file or POLICY_FILE") from error
-    return read_policies(text, settings.mcp_approval_default_policy, str(path))
+    return read_policies(_text(path, "POLICY_FILE"), settings.mcp_approval_default_policy, str(path))
 
 
-def _system_prompt(path: Path) -> str:
+def _must_exist_if_named(settings: Settings, field: str) -> None:
+    # A limit in a file that nobody finds would limit nothing, and whoever wrote it would feel safe.
+    if field in settings.model_fields_set and not (path := getattr(settings, field)).exists():
+        name = field.upper()
+        raise SettingsError(f"{name} names {path}, and there is no such file.", f"correct {name}, or leave it out")
+
+
+def _text(path: Path, setting: str) -> str:
+    """What a file says; nothing if there is none. Raises SettingsError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}.", "correct the file or SYSTEM_PROMPT_FILE") from error
+        raise SettingsError(f"{path} cannot be read: {error}.", f"correct the file or {setting}") from error

@@ -1,4 +1,4 @@
-"""`countersign servers …`: the verbs of `/mcp` for the operator's shell, by the same code.
+"""`countersign servers …` and `usage …`: the verbs of `/mcp` and `/usage` for the operator's shell, by the same code.
 
 It works beside a running bot: what it changes is in the database, which the bot follows.
 """
@@ -52,7 +52,7 @@ async def administer(
     """Answer one command; the exit code. `workspace` is `platform:id`, for servers that belong to one. Raises
     CountersignError.
     """
-    if tuple(words[:1]) == ("reload",):
+    if (command, *words[:1]) == ("mcp", "reload"):
         raise SettingsError(
             "No bot runs in this shell that could read its file again.",
             "use `/mcp reload` in a chat, or restart the bot",

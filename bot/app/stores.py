@@ -19,6 +19,7 @@ from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 from bot.storage.sign_in_store import SqlSignInStore
 from bot.storage.token_store import SqlTokenStore
+from bot.storage.usage_store import SqlUsageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Stores:
     links: SqlLinkStore
     tokens: SqlTokenStore
     sign_ins: SqlSignInStore
+    usage: SqlUsageStore
 
 
 def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
@@ -54,4 +56,5 @@ def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> 
         SqlLinkStore(database),
         SqlTokenStore(database),
         SqlSignInStore(database, box),
+        SqlUsageStore(database),
     )

@@ -56,6 +56,10 @@ YES, NO = "yes", "no"
 LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
 _MISSING = f"Its secret is missing. {REFERENCE}"
+_FOR_ANOTHER_WAY = (
+    "The secret that was typed before is for another way to sign in: clear it first (/mcp secret clear NAME auth), or "
+    "say where this one is, as env:NAME or file:/path."
+)
 _NO_CLIENT = "Which client? The id is missing that the bot was given when it was registered there."
 
 
@@ -83,12 +87,15 @@ def drafted(
     return _Draft(base, fields, argv, values or {}).drafted(hidden)
 
 
-def entered_later(draft: Drafted) -> Drafted:
+def entered_later(draft: Drafted, before: ServerRecord | None = None) -> Drafted:
     """The draft with a place for the secret that it signs in with, instead of the error that nobody has said where it
-    is: it is entered once the rest is kept.
+    is: it is entered once the rest is kept instead of `before`.
     """
     if draft.errors.get("secret") != _MISSING:
         return draft
+    if _stored(before):
+        # In its place the secret would be found that was typed for something else.
+        return Drafted(draft.record, draft.secrets, {**draft.errors, "secret": _FOR_ANOTHER_WAY})
     errors = {name: error for name, error in draft.errors.items() if name != "secret"}
     secrets = {**draft.record.secrets, AUTH_SECRET: SecretReference(SecretSource.STORED)}
     return Drafted(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
@@ -96,9 +103,13 @@ def entered_later(draft: Drafted) -> Drafted:
 
 def waits(before: ServerRecord | None, draft: Drafted) -> bool:
     """Whether the secret that it signs in with is still to be entered, once this is kept instead of `before`."""
-    kept = draft.record.secrets.get(AUTH_SECRET)
-    new = before is None or AUTH_SECRET not in before.secrets
-    return new and kept is not None and kept.source is SecretSource.STORED and AUTH_SECRET not in draft.secrets
+    return _stored(draft.record) and not _stored(before) and AUTH_SECRET not in draft.secrets
+
+
+def _stored(record: ServerRecord | None) -> bool:
+    """The secret that it signs in with was typed, and is kept here."""
+    kept = None if record is None else record.secrets.get(AUTH_SECRET)
+    return kept is not None and kept.source is SecretSource.STORED
 
 
 class _Draft:

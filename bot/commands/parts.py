@@ -20,9 +20,10 @@ from bot.domain.policies import Judgement, Rule
 from bot.domain.servers import ServerConfig
 from bot.domain.terms import Terms
 from bot.domain.tools import Tool
+from bot.domain.usage import Balance, Spender
 from bot.domain.views import TurnView
 from bot.ports import ServerAdmin, SignIns
-from bot.stores import Archive, GrantStore, LinkStore, PinStore, PolicyStore, ProfileStore, ServerStore
+from bot.stores import Archive, GrantStore, LinkStore, PinStore, PolicyStore, ProfileStore, ServerStore, UsageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class CommandParts:
     """Everything the commands need.
 
     `recent` are the last turns of a conversation, oldest first (`FrontDoor.recent`). `health` looks how this process
-    stands, and never raises; `since_start` is what it has counted of servers, by their slugs. `file` is the operator's
+    stands, and never raises; `since_start` is what it has counted of servers, by their slugs. `balances` are
+    the limits that hold for a person there, and how much of them is used up. `file` is the operator's
     file of servers as people know it. `allowed_names` are the only slugs that servers may have; empty allows all
     (checklist 112). `clock` is in epoch seconds. `linking` is None where there are no one-time links, `sign_ins` where
     nobody can sign in in a browser. `templates` are the operator's launch templates as they are now.
@@ -142,6 +144,8 @@ class CommandParts:
     recent: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
     health: Callable[[], Awaitable[Health]]
     since_start: Callable[[Collection[str]], SinceStart]
+    usage: UsageStore
+    balances: Callable[[Spender], Awaitable[Sequence[Balance]]]
     file: str = "config/mcp_servers.json"
     allowed_names: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.time

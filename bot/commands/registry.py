@@ -12,6 +12,7 @@ from bot.commands.mcp import mcp_command
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import did_you_mean, failed
 from bot.commands.profiles import profile_command
+from bot.commands.usage import usage_command
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import ConversationKey
 
@@ -22,7 +23,7 @@ class CommandRegistry:
     def __init__(self, parts: CommandParts) -> None:
         directory = Directory(parts)
         profile, names = profile_command(parts, directory)
-        commands = (mcp_command(parts, directory), profile, conversations_command(parts))
+        commands = (mcp_command(parts, directory), profile, conversations_command(parts), usage_command(parts))
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, names)
 

@@ -31,9 +31,11 @@ class SecretLinks:
         """Whether there are any."""
         return self._linking is not None
 
-    def ready(self, draft: Drafted) -> Drafted:
-        """The draft; a secret that nobody has said anything of is no mistake where it can be entered later."""
-        return entered_later(draft) if self.on else draft
+    def ready(self, draft: Drafted, before: ServerRecord | None = None) -> Drafted:
+        """The draft, which is to be kept instead of `before`; a secret that nobody has said anything of is no mistake
+        where it can be entered later.
+        """
+        return entered_later(draft, before) if self.on else draft
 
     async def offered(
         self, record: ServerRecord, slot: str, by: Author, conversation: ConversationKey, said: str

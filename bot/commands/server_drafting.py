@@ -25,7 +25,9 @@ from bot.domain.conversations import ConversationKey, Member
 from bot.domain.launch_templates import completed
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import (
+    AUTH_SECRET,
     EVERYWHERE,
+    OAUTH_KINDS,
     HttpTransport,
     Launch,
     ServerConfig,
@@ -120,12 +122,24 @@ class ServerDrafting:
         """Adds to the draft's errors what only shows beside the record before: a secret that was typed for one host
         must not go to another because somebody who has never seen it edits the address.
         """
-        kept = any(
-            reference.source is SecretSource.STORED and slot in before.secrets and slot not in draft.secrets
-            for slot, reference in draft.record.secrets.items()
-        )
-        elsewhere = _origin(before.config.transport) != _origin(draft.record.config.transport)
-        if not (kept and elsewhere) or self.operates(member):
+        after = draft.record
+        kept = {
+            slot
+            for slot, reference in after.secrets.items()
+            if reference.source is SecretSource.STORED and slot in before.secrets and slot not in draft.secrets
+        }
+        if not kept or self.operates(member):
+            return
+        clients = AUTH_SECRET in kept and after.authentication.kind in OAUTH_KINDS
+        if clients and before.authentication.client_id != after.authentication.client_id:
+            draft.errors.setdefault(
+                "client_id",
+                "The secret that was typed is that of the client before. Say where this one's own secret is, as "
+                "env:NAME or file:/path, or ask the operator.",
+            )
+        # A client's goes where the server at this very address says: another one may be on the same host.
+        whom = _address if clients else _origin
+        if whom(before.config.transport) == whom(after.config.transport):
             return
         if launch_of(before):
             draft.errors.setdefault(
@@ -163,6 +177,11 @@ class ServerDrafting:
 def _free(transport: Transport) -> bool:
     """Any program that somebody has typed."""
     return isinstance(transport, StdioTransport) and transport.launch is None
+
+
+def _address(transport: Transport) -> tuple[str, str, int]:
+    """Who says where a client's secret is sent to."""
+    return (transport.url, "", 0) if isinstance(transport, HttpTransport) else _origin(transport)
 
 
 def _origin(transport: Transport) -> tuple[str, str, int]:

@@ -65,7 +65,7 @@ class ServerEditing:
             fields["name"] = arguments.one("rename")
         wish = Wish(fields, request.member, request.conversation, argv=argv_given(arguments))
         draft = await self._drafting.changed(record, wish)
-        draft = draft if request.hidden_input else self._links.ready(draft)
+        draft = draft if request.hidden_input else self._links.ready(draft, record)
         if (
             self._starts_other(record, draft.record)
             and not draft.errors
@@ -88,7 +88,7 @@ class ServerEditing:
         fields, number = {**before, **filled.fields}, step_number(filled)
         steps = self._steps(record, fields)
         draft = await self._drafting.changed(record, Wish(split(fields), filled.member, filled.conversation))
-        draft = draft if filled.hidden_input else self._links.ready(draft)
+        draft = draft if filled.hidden_input else self._links.ready(draft, record)
         errors = {**on_form(draft.errors), **filled.errors}
         confirming, launched = is_confirming(steps), launch_of(record) is not None
         if number == len(steps) and confirming:

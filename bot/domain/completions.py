@@ -55,13 +55,15 @@ class Capabilities:
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """The transcript and the tools the model may choose from. Besides the system message at the beginning there may be
-    others between the rounds: where a provider has no place for those, its adapter finds one.
+    others between the rounds: where a provider has no place for those, its adapter finds one. The first
+    `stable_messages` begin the requests of later questions too, as long as nothing changes: worth a service's cache.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice.AUTO
     limits: Limits = Limits()
+    stable_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,14 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The whole reply, last in every stream."""
+    """The whole reply, last in every stream. `model` is the one that wrote it, as people know it: empty as long as a
+    provider has it alone, which knows no such names.
+    """
 
     message: Message
     stop: StopReason
     usage: Usage = Usage()
+    model: str = ""
 
 
 ModelEvent = TextDelta | ReasoningDelta | Completion

@@ -181,7 +181,9 @@ def _is_host(host: str) -> bool:
     labels = host.removesuffix(".").split(".")
     if ":" in host or _NUMBER.fullmatch(labels[-1]):
         return _address(host) is not None
-    return all(label and all(each in "-_" or unicodedata.category(each)[0] in "LMN" for each in label) for label in labels)
+    return all(
+        label and all(each in "-_" or unicodedata.category(each)[0] in "LMN" for each in label) for label in labels
+    )
 
 
 def _is_this_machine(host: str) -> bool:

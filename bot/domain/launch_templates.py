@@ -20,6 +20,8 @@ LONGEST_VALUE = 500
 LONGEST_COMMAND = 1800
 """Characters of a command line: whoever is asked whether it may be started sees all of it, on every platform."""
 _PLACE = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)\}")
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and signs that nobody sees, though Unicode counts them as such."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -75,7 +77,7 @@ class Slot:
 
     def fitted(self, text: str) -> str:
         """What stands in the command line for what was typed. Raises ValueError, with a sentence for whoever did."""
-        if len(text) > LONGEST_VALUE or not text.isprintable():
+        if len(text) > LONGEST_VALUE or not text.isprintable() or not _BLANK.isdisjoint(text):
             raise ValueError(f"At most {LONGEST_VALUE} characters on one line, all of which can be seen.")
         if not text:
             raise ValueError("It is missing.")

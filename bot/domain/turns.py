@@ -124,13 +124,16 @@ class ToolRef:
 
 @dataclass(frozen=True, slots=True)
 class ModelStep:
-    """A reply of the model. `notes` are sentences for people about this reply."""
+    """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it, empty
+    in what an earlier release has written.
+    """
 
     n: int
     message: Message
     stop: StopReason = StopReason.ANSWERED
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from bot.domain.tools import Tool
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import LanguageModel
 
+THINKING = "Thinking"
 ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
 MOST_REFUSED = 8
@@ -36,7 +37,7 @@ async def ask(
     """
     attempt, refused = 1, 0
     while True:
-        on_activity("Thinking")
+        on_activity(THINKING)
         try:
             return await _attempt(model, request, on_text)
         except ModelRejected as problem:

@@ -86,13 +86,23 @@ def _objection(step: ToolStep, tool: Tool | None, rules: Rules, author: Author, 
     found = rules.judge(tool, step.call.arguments, author, member)
     if found.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
         return f"a policy forbids {step.call.name}."
-    signed = step.approval or step.grant
     if found.ruling.policy is ApprovalPolicy.ASK_USER and not (step.approval or _granted(step, found)):
         # It was allowed when the model asked, perhaps of another server of that name.
         return f"{step.call.name} needs a signature now. Call it again to ask for one."
+    return _strayed(step, tool)
+
+
+def _strayed(step: ToolStep, tool: Tool) -> str:
+    """Why a call would be another one than was signed, or go elsewhere than its server has asked back from: the answers
+    are for that one, and so is its state.
+    """
     meant = tool if step.tool is None else step.tool.as_asked(tool)
+    signed = step.approval or step.grant
     if signed is not None and signed.fingerprint != fingerprint(meant, step.call.arguments):
         return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."
+    asked = step.tool if step.resume is not None else None
+    if asked is not None and (asked.server_id, asked.place) != (meant.server_id, meant.place):
+        return f"{step.call.name} is another server's by now, or at another place, and the answers were for the first."
     return ""
 
 

@@ -68,6 +68,7 @@ class Drawings:
         self._refs: dict[str, dict[str, str]] = {}
         self._leased: set[str] = set()
         self._underway: dict[str, int] = {}
+        self._speechless: dict[str, asyncio.Future[None]] = {}
         self._kicked = asyncio.Event()
         self._suspended = False
 
@@ -185,10 +186,14 @@ class Drawings:
     # ------------------------------------------------------------------ drawing
 
     def _put_up(self, view: TurnView) -> None:
-        if self._surface_for(view) is None:
+        turn_id = view.turn.id
+        # While one is drawn the next is looked at when its time has come: most never are.
+        if turn_id not in self._tasks and self._surface_for(view) is None:
             return
-        self._newest[view.turn.id] = view
-        self._begin(view.turn.id)
+        self._newest[turn_id] = view
+        if view.streaming and (waiting := self._speechless.pop(turn_id, None)) is not None:
+            waiting.cancel()
+        self._begin(turn_id)
 
     def _begin(self, turn_id: str) -> None:
         if turn_id not in self._tasks and not self._suspended:
@@ -211,8 +216,8 @@ class Drawings:
                         self._leased.add(turn_id)
                     else:
                         self._lose(turn_id)
-                if turn_id in self._newest:
-                    await self._pause(surface.pace)
+                if (newest := self._newest.get(turn_id)) is not None:
+                    await self._keep_pace(surface, view, newest)
         except LostLease:
             self._lose(turn_id)
             if turn_id in self._driven and last is not None:
@@ -229,6 +234,19 @@ class Drawings:
                 self._tasks.pop(turn_id, None)
                 if turn_id in self._newest:
                     self._begin(turn_id)
+
+    async def _keep_pace(self, surface: Surface, view: TurnView, newest: TurnView) -> None:
+        """Wait between two drawings. The first words of a reply wait for nothing."""
+        if view.streaming:
+            await self._pause(surface.pace)
+        elif not newest.streaming:
+            turn_id = view.turn.id
+            waiting = self._speechless[turn_id] = asyncio.ensure_future(self._pause(surface.pace))
+            try:
+                await asyncio.wait({waiting})
+            finally:
+                waiting.cancel()
+                self._speechless.pop(turn_id, None)
 
     def _counts(self, view: TurnView) -> bool:
         """Whether it must be on disk that this is out: its end is owed to somebody, a card's time begins to run. In

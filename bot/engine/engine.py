@@ -39,13 +39,17 @@ from bot.engine.editing import TOOL_CHANGED, draft_of, unfit
 from bot.engine.editing import objection as not_editable
 from bot.engine.grants import grant_of
 from bot.engine.grants import objection as not_grantable
+from bot.engine.instructions import NO_INSTRUCTIONS, Instructions
+from bot.engine.memory import USUAL_MEMORY, Memory
 from bot.engine.offering import RefusedTools
+from bot.engine.prompting import PromptParts
 from bot.engine.questions import objection as not_answerable
 from bot.engine.questions import unfit as unfit_answer
 from bot.engine.reminders import Reminders
 from bot.engine.rules import RuleBook
 from bot.engine.schedule import Job, Schedule
 from bot.engine.signing import signing
+from bot.engine.spending import unlimited
 from bot.engine.surfaces import surface_for
 from bot.engine.turn import TurnInProgress, TurnParts
 from bot.engine.worker import Worker
@@ -71,9 +75,11 @@ class Engine:
     """Receives messages, drives their turns, settles approvals, draws what people should see.
 
     The row is the truth and a signal only a doorbell: whoever receives, decides or stops writes first and rings then.
+    `instructions` are what models are told first, `memory` how much of a conversation they remember;
     `approval_seconds` is None where approvals never expire; `on_change` hears that another process may have changed
     servers, policies or profiles; `taint` is what happens to calls that could send away what another server has said;
-    `refused` keeps which tools models' services have refused; `observe` counts.
+    `refused` keeps which tools models' services have refused; `observe` counts; `allow` is asked before a question
+    reaches a model, and raises LimitReached if it may not.
     """
 
     def __init__(
@@ -85,12 +91,14 @@ class Engine:
         *,
         rules: RuleBook,
         approval_seconds: float | None = APPROVAL_SECONDS,
-        system_prompt: str = "",
+        instructions: Instructions = NO_INSTRUCTIONS,
+        memory: Memory = USUAL_MEMORY,
         taint: TaintMode = TaintMode.OFF,
         refused: RefusedTools | None = None,
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
         observe: Observe = unobserved,
+        allow: Callable[[Turn], Awaitable[None]] = unlimited,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
@@ -107,11 +115,10 @@ class Engine:
             approval_seconds,
             self._drawings.show,
             self._fetch,
-            pause,
+            PromptParts(turn_log, pause, instructions, memory, refused or RefusedTools()),
             self._member,
-            system_prompt,
             taint,
-            refused or RefusedTools(),
+            allow=allow,
         )
         self._worker = Worker(
             turn_log,

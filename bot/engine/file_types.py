@@ -25,6 +25,7 @@ _TEXT_ENDINGS = frozenset(
         *("js", "jsx", "ts", "tsx", "go", "rs", "java", "kt", "swift", "c", "h", "cc", "cpp", "hpp", "cs"),
     )
 )
+_DOCUMENT_TYPES = frozenset({"application/pdf", "application/x-pdf"})
 _LONGEST_ENDING = 12
 
 
@@ -33,6 +34,7 @@ class Kind(Enum):
 
     IMAGE = auto()
     TEXT = auto()
+    DOCUMENT = auto()
     OTHER = auto()
 
 
@@ -42,6 +44,8 @@ def kind_of(attachment: Attachment) -> Kind:
     ending = _ending(attachment.name)
     if mime_type in _IMAGE_TYPES or (mime_type in _NO_TYPES and ending in _IMAGE_ENDINGS):
         return Kind.IMAGE
+    if mime_type in _DOCUMENT_TYPES or (mime_type in _NO_TYPES and ending == "pdf"):
+        return Kind.DOCUMENT
     if mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(_TEXT_SUFFIXES):
         return Kind.TEXT
     return Kind.TEXT if mime_type in _NO_TYPES and ending in _TEXT_ENDINGS else Kind.OTHER

@@ -49,8 +49,9 @@ class Questions:
         self._news = asyncio.Event()
 
     def too_many(self, step: ToolStep) -> bool:
-        """Whether a call has asked back often enough."""
-        return max((each.round for each in step.elicitations), default=0) >= MOST_ROUNDS
+        """Whether a call has asked back often enough, or for what nobody may be asked: each such question is a card."""
+        unasked = sum(not each.open and bool(each.reason) and not each.answered_by for each in step.elicitations)
+        return max(unasked, *(each.round for each in step.elicitations), 0) >= MOST_ROUNDS
 
     async def keep(self, n: int, asked: AsksBack) -> TurnRecord:
         """Put on record what a call wants to know before it is sent again. Raises LostLease and Stopped."""

@@ -26,11 +26,11 @@ class ReturnedImages:
         self._read = read
         self._known: dict[str, bytes] = {}
 
-    async def of(self, record: TurnRecord, capabilities: Capabilities) -> Mapping[str, bytes]:
+    async def of(self, record: TurnRecord, capabilities: Capabilities, most: int = MOST) -> Mapping[str, bytes]:
         """What this model is to see of the turn's results: the newest images that it takes, within the limits."""
         if not capabilities.images:
             return {}
-        wanted = dict.fromkeys(_newest(record, min(LARGEST[Kind.IMAGE], capabilities.image_bytes)))
+        wanted = dict.fromkeys(_newest(record, most, min(LARGEST[Kind.IMAGE], capabilities.image_bytes)))
         for file_id in wanted:
             if file_id not in self._known:
                 try:
@@ -40,8 +40,8 @@ class ReturnedImages:
         return {file_id: self._known[file_id] for file_id in wanted if file_id in self._known}
 
 
-def _newest(record: TurnRecord, largest: int) -> Iterator[str]:
-    count, room = MOST, MOST_IMAGE_BYTES
+def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
+    count, room = most, MOST_IMAGE_BYTES
     for step in reversed(record.calls):
         for part in reversed(step.result.parts if step.result else ()):
             if isinstance(part, KeptFile) and part.is_image and part.readers is not Readers.PEOPLE and part.id:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bot.errors import DatabaseUnavailable
 from bot.ports import TurnLog
+from bot.stores import UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -68,3 +69,13 @@ def retention(turn_log: TurnLog, days: float) -> Job:
             log.info("deleted %d turns that ended more than %g days ago", deleted, days)
 
     return Job("retention", 3600.0, delete)
+
+
+def usage_retention(usage: UsageStore, days: float) -> Job:
+    """Deletes what was counted of models' use more than `days` ago, once an hour, in batches."""
+
+    async def delete() -> None:
+        while (deleted := await usage.delete_old(days * DAY_SECONDS, BATCH)) > 0:
+            log.info("deleted %d rows of usage that are more than %g days old", deleted, days)
+
+    return Job("usage retention", 3600.0, delete)

@@ -9,38 +9,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, ToolChoice
+from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
-from bot.domain.messages import Message, ToolCall, system
+from bot.domain.messages import Message, ToolCall
 from bot.domain.policies import TaintMode
-from bot.domain.tools import Tool, ToolSet
+from bot.domain.tools import ToolSet
 from bot.domain.turns import (
     Claim,
     ModelStep,
     ToolStep,
+    Turn,
     TurnRecord,
     TurnStatus,
 )
 from bot.domain.views import TurnView
 from bot.engine.admission import Admission
-from bot.engine.asking import ask
-from bot.engine.attachments import Attached, read_attachments
 from bot.engine.calling import call_tool
-from bot.engine.context import LAST_ROUND, transcript
-from bot.engine.offering import RefusedTools, refusal, within_limit
+from bot.engine.offering import within_limit
+from bot.engine.prompting import Prompting, PromptParts
 from bot.engine.questions import Questions
-from bot.engine.returned_images import ReturnedImages
+from bot.engine.reading_on import admitted, is_admitted, is_reading, read_on
 from bot.engine.rules import Rules
+from bot.engine.spending import unlimited
 from bot.engine.taint import UNTAINTED, taint_of
-from bot.errors import ModelRejected
 from bot.ports import LanguageModels, Toolbox, TurnLog
 
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
-HISTORY_TURNS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,10 @@ class TurnParts:
     approval_seconds: float | None
     show: Callable[[TurnView], None]
     fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
-    pause: Callable[[float], Awaitable[None]]
+    prompts: PromptParts
     member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
-    system_prompt: str = ""
     taint: TaintMode = TaintMode.OFF
-    refused: RefusedTools = field(default_factory=RefusedTools)
+    allow: Callable[[Turn], Awaitable[None]] = unlimited
 
 
 class TurnInProgress:
@@ -71,15 +68,13 @@ class TurnInProgress:
         self._log = parts.log
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._doorbell = asyncio.Event()
-        self._history: Sequence[TurnRecord] | None = None
-        self._attached: Attached | None = None
-        self._returned_images = ReturnedImages(partial(parts.log.file, claim.turn_id))
-        self._refusals: list[str] = []
         self._streaming = ""
         self._activity = ""
         self._progress: dict[int, str] = {}
         self._questions = Questions(claim, parts.log, parts.approval_seconds, self._see)
         self._questions.see(record)
+        fetch = partial(parts.fetch, record.turn.conversation)
+        self._prompting = Prompting(claim, parts.prompts, fetch, on_text=self._stream, on_activity=self._note_activity)
 
     def ring(self) -> None:
         """Something about this turn has changed on disk: somebody has decided."""
@@ -94,6 +89,8 @@ class TurnInProgress:
         """Go on until the turn has ended or waits for people. Raises LostLease, Stopped and ModelError."""
         if self._claim.recoveries > MAX_RECOVERIES:
             await self._finish(TurnStatus.FAILED, failure="This question brought the bot down several times over.")
+        if not self._record.steps and not self._by_hand:
+            await self._parts.allow(self._record.turn)
         while not self._record.turn.status.ended:
             await self._run_calls()
             if self._record.waits:
@@ -131,9 +128,6 @@ class TurnInProgress:
     async def _offer(self) -> ToolSet:
         """Everything there is for this workspace: what the profile does not enable is refused by name."""
         return await self._parts.toolbox.offer(self._record.turn.conversation.home)
-
-    def _system_prompt(self, rules: Rules) -> str:
-        return "\n\n".join(part.strip() for part in (self._parts.system_prompt, rules.profile.persona) if part.strip())
 
     # ------------------------------------------------------------------ calls
 
@@ -175,6 +169,9 @@ class TurnInProgress:
             self._progress[step.n] = text
             self._redraw()
 
+        if is_admitted(step):
+            self._see(await read_on(step, self._claim, self._log))
+            return
         await call_tool(
             step,
             self._claim,
@@ -213,46 +210,15 @@ class TurnInProgress:
         return (await self._admission(offered)).context_calls(turn.question.text, offered, turn.author)
 
     async def _ask_model(self) -> None:
-        record = self._record
         self._note_activity("Looking at the tools")
-        rules = self._rules
+        profile = self._rules.profile
         offered = await self._offer()
-        given = within_limit(self._parts.refused.without(rules.profile.model, rules.enabled(offered)))
-        model = await self._parts.models.named(rules.profile.model)
-        if self._history is None:
-            self._history = await self._log.history(record.turn.conversation, record.turn.seq, HISTORY_TURNS)
-        attached = await self._attachments(model.capabilities)
-        images = await self._returned_images.of(record, model.capabilities)
-        messages = transcript(
-            record, self._history, given, self._system_prompt(rules), attached.messages, images=images
-        )
-        last_round = len(record.replies) >= MAX_ROUNDS
-        if last_round:
-            messages = (*messages, system(LAST_ROUND))
-        request = ModelRequest(
-            messages=messages,
-            tools=given.tools if model.capabilities.tools else (),
-            tool_choice=ToolChoice.NONE if last_round else ToolChoice.AUTO,
-        )
-        completion = await ask(
-            model,
-            request,
-            on_text=self._stream,
-            on_activity=self._note_activity,
-            on_refused=partial(self._note_refusal, rules.profile.model),
-            pause=self._parts.pause,
-        )
+        refused = self._parts.prompts.refused
+        given = within_limit(refused.without(profile.model, self._rules.enabled(offered)))
+        model = await self._parts.models.named(profile.model)
+        last_round = len(self._record.replies) >= MAX_ROUNDS
+        completion = await self._prompting.reply(self._record, profile, given, model, last_round=last_round)
         await self._record_reply(completion, offered, given.absent, last_round=last_round)
-
-    async def _attachments(self, capabilities: Capabilities) -> Attached:
-        """The question's files, fetched before the first round that this process drives."""
-        if self._attached is None:
-            turn = self._record.turn
-            if turn.question.attachments:
-                self._note_activity("Reading the attached files")
-            fetch = partial(self._parts.fetch, turn.conversation)
-            self._attached = await read_attachments(turn.question.attachments, capabilities, fetch)
-        return self._attached
 
     async def _record_reply(
         self, completion: Completion, offered: ToolSet, absent: Sequence[str], *, last_round: bool
@@ -261,14 +227,20 @@ class TurnInProgress:
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
         reply = ModelStep(
-            n, message, completion.stop, completion.usage, self._notes(completion, absent, last_round=last_round)
+            n,
+            message,
+            completion.stop,
+            completion.usage,
+            self._notes(completion, absent, last_round=last_round),
+            completion.model,
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
             admission = await self._admission(offered)
             calls = [
-                admission.judge(n + i, call, offered, author) for i, call in enumerate(message.tool_calls, start=1)
+                admitted(i, call) if is_reading(call, offered) else admission.judge(i, call, offered, author)
+                for i, call in enumerate(message.tool_calls, start=n + 1)
             ]
             self._see(await self._log.append(self._claim, reply, calls))
         else:
@@ -279,8 +251,7 @@ class TurnInProgress:
         if not self._record.replies:
             notes += absent
         told = {note for reply in self._record.replies for note in reply.notes}
-        found = (*self._refusals, *(self._attached.notes if self._attached is not None else ()))
-        notes += (note for note in found if note not in told)
+        notes += (note for note in self._prompting.notes if note not in told)
         if last_round:
             notes.append(f"Stopped using tools after {MAX_ROUNDS} rounds.")
         match completion.stop:
@@ -313,10 +284,6 @@ class TurnInProgress:
     def _note_activity(self, activity: str) -> None:
         self._activity = activity
         self._redraw()
-
-    def _note_refusal(self, model: str, tool: Tool, problem: ModelRejected) -> None:
-        self._parts.refused.add(model, tool, problem)
-        self._refusals.append(refusal(tool))
 
     def _redraw(self) -> None:
         running = frozenset(n for n, task in self._calls.items() if not task.done())

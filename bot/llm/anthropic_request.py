@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import dropwhile, takewhile
+from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from bot.domain.completions import ModelRequest, ToolChoice
@@ -47,7 +47,9 @@ def request_body(
         system[-1]["cache_control"] = _KEPT
     if system:
         body["system"] = system
-    body["messages"] = _transcript(dropwhile(_is_system, request.messages))
+    leading = sum(1 for _ in takewhile(_is_system, request.messages))
+    stable = request.stable_messages - leading if own_address else 0
+    body["messages"] = _transcript(request.messages[leading:], stable)
     if request.tools:
         body["tools"] = [
             {
@@ -68,14 +70,17 @@ def _is_system(message: Message) -> bool:
     return message.role is Role.SYSTEM
 
 
-def _transcript(messages: Iterator[Message]) -> list[dict[str, Any]]:
+def _transcript(messages: Sequence[Message], stable: int) -> list[dict[str, Any]]:
+    """The messages, with a mark at the end of the first `stable` of them: what follows is another in the next turn."""
     ids = CallIds()
     merged: list[dict[str, Any]] = []
-    for message in messages:
+    for n, message in enumerate(messages, start=1):
         role = "assistant" if message.role is Role.ASSISTANT else "user"
         blocks = _blocks(message, ids)
         if not blocks:
             continue
+        if n == stable:
+            blocks[-1] = {**blocks[-1], "cache_control": _KEPT}
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         else:

@@ -39,14 +39,22 @@ def _with(request: ModelRequest, change: Callable[[ResultPart], ResultPart]) -> 
     return replace(request, messages=tuple(_message(each, change) for each in request.messages))
 
 
+def _result(result: ToolResult, change: Callable[[ResultPart], ResultPart]) -> ToolResult:
+    parts = tuple(change(each) for each in result.parts)
+    same = all(one is other for one, other in zip(result.parts, parts, strict=True))
+    return result if same else replace(result, parts=parts)
+
+
 def _message(message: Message, change: Callable[[ResultPart], ResultPart]) -> Message:
     parts: list[Part] = []
     for part in message.parts:
         match part:
             case ToolResult():
-                parts.append(replace(part, parts=tuple(change(each) for each in part.parts)))
+                parts.append(_result(part, change))
             case ToolCall():
                 parts.append(part)
             case _:
                 parts.append(change(part))
-    return replace(message, parts=tuple(parts))
+    # Most have nothing to change, and there are many: the conversation so far is in every request.
+    same = all(one is other for one, other in zip(message.parts, parts, strict=True))
+    return message if same else replace(message, parts=tuple(parts))

@@ -1,6 +1,6 @@
 """A language model whose answers are measured: how long they took, when they began, what they cost.
 
-Put around a provider by the composition root. Knows no provider, and changes nothing of what it says.
+Put around a provider by the composition root. Knows no provider, and adds to what it says only which model it was.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from time import monotonic
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, Usage
@@ -45,6 +46,7 @@ class MeasuredModel:
                         first = self._clock() - began
                     if isinstance(event, Completion):
                         outcome, usage = "answered", event.usage
+                        event = replace(event, model=self._label)  # noqa: PLW2901 - the last one
                     yield event
         except ModelRejected:
             outcome = "rejected"

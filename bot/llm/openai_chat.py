@@ -13,7 +13,7 @@ from bot.domain.completions import Capabilities
 from bot.llm.hosted import HostedModel, Wording
 from bot.llm.openai_chat_reply import ReplyDraft
 from bot.llm.openai_chat_request import request_body
-from bot.llm.openai_client import HOME, OpenAIClient
+from bot.llm.openai_client import HOME, openai_client
 from bot.llm.service import Service
 from bot.ports import LanguageModel
 
@@ -45,4 +45,4 @@ def create(config: Config) -> LanguageModel:
         context_tokens=config.context_tokens,
     )
     body = partial(request_body, config.model, own_address=service.own_address)
-    return HostedModel(service, capabilities, OpenAIClient(service, "/chat/completions"), Wording(body, ReplyDraft))
+    return HostedModel(service, capabilities, openai_client(service, "/chat/completions"), Wording(body, ReplyDraft))

@@ -11,7 +11,7 @@ from functools import partial
 
 from bot.domain.completions import Capabilities
 from bot.llm.hosted import HostedModel, Wording
-from bot.llm.openai_client import HOME, OpenAIClient
+from bot.llm.openai_client import HOME, openai_client
 from bot.llm.openai_responses_reply import PASSED_OVER, ReplyDraft
 from bot.llm.openai_responses_request import request_body
 from bot.llm.service import Service
@@ -46,4 +46,4 @@ def create(config: Config) -> LanguageModel:
     )
     body = partial(request_body, config.model, own_address=service.own_address)
     wording = Wording(body, partial(ReplyDraft, config.model), PASSED_OVER)
-    return HostedModel(service, capabilities, OpenAIClient(service, "/responses"), wording)
+    return HostedModel(service, capabilities, openai_client(service, "/responses"), wording)

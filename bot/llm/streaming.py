@@ -6,7 +6,7 @@ Called by the provider modules, which know what the events are and what the vend
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, aclosing
 from typing import Protocol, TypeVar
 
@@ -90,9 +90,8 @@ async def _deltas(
         chunks = answer.aiter_bytes()
         chunk = await patience.while_it_begins(anext(chunks, None))
         while chunk is not None:
-            for event in reader.feed(chunk):
-                for delta in draft.take(event):
-                    yield delta
+            for delta in _joined(delta for event in reader.feed(chunk) for delta in draft.take(event)):
+                yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
             seconds = min(limits.idle_seconds, _END_SECONDS) if over else limits.idle_seconds
@@ -102,6 +101,30 @@ async def _deltas(
                 yield delta
     finally:
         await answer.aclose()
+
+
+def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
+    """Neighbours of one kind as one: what has come in together is shown together. What came before an error is shown,
+    too.
+    """
+    joined: Delta | None = None
+    try:
+        for delta in deltas:
+            match joined, delta:
+                case (TextDelta(before), TextDelta(after)):
+                    joined = TextDelta(before + after)
+                case (ReasoningDelta(before), ReasoningDelta(after)):
+                    joined = ReasoningDelta(before + after)
+                case _:
+                    if joined is not None:
+                        yield joined
+                    joined = delta
+    except Exception:
+        if joined is not None:
+            yield joined
+        raise
+    if joined is not None:
+        yield joined
 
 
 class _Patience:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from bot.domain.conversations import Attachment
+from bot.engine.speakers import cleaned
 from bot.rendering.plain import ELLIPSIS, one_line, plain
 
 MOST_LINES = 50
@@ -56,4 +57,5 @@ def described(files: Sequence[Attachment]) -> str:
 def _line(name: str, text: str) -> str:
     text = plain(text).strip()
     text = text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1].rstrip() + ELLIPSIS
-    return f"{one_line(name, 80)}: {text}".replace("\n", "\n    ")
+    # A colon in a name would let its bearer speak in another's.
+    return f"{cleaned(name) or 'Somebody'}: {text}".replace("\n", "\n    ")

@@ -8,14 +8,15 @@ change a call is asked of the engine, when the form is opened and again when it 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.domain.commands import FIELDS_A_STEP, Field, Form, Invocation, Reply, Submission, Verb
+from bot.domain.commands import FIELDS_A_STEP, Field, Form, Invocation, Reply, Submission
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.edits import Draft, NotNow, Revised, Unfit
 from bot.domain.secret_shapes import masked, secret_name
-from bot.ports import Commands, FrontDoor
+from bot.reception.beside_commands import BesideCommands
+from bot.reception.form_steps import FormSteps
 from bot.reception.presses import CardRef
 from bot.reception.refusals import GONE, refused
 from bot.rendering.argument_fields import ArgumentForm, argument_form, read_arguments
@@ -41,32 +42,18 @@ def is_of_a_call(form: str) -> bool:
     return form.startswith(f"{COMMAND}:")
 
 
-class CallForms:
-    """Commands, and the forms of calls beside them."""
+class CallForms(BesideCommands):
+    """Commands, and the forms of calls beside them: a call is changed from its card."""
 
-    def __init__(self, engine: FrontDoor, commands: Commands) -> None:
-        self._engine = engine
-        self._commands = commands
-
-    @property
-    def verbs(self) -> Mapping[str, Sequence[Verb]]:
-        """Those of the commands: a call is changed from its card."""
-        return self._commands.verbs
-
-    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
-        """The commands' completions."""
-        return self._commands.complete(text, conversation)
-
-    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
-        """Open a call's form, take one back, or leave it to the commands."""
+    async def _answer(self, request: Invocation | Submission) -> Reply | Form | None:
+        """Open a call's form, or take one back."""
         match request:
             case Invocation(command, (approval_id, revision)) if command == COMMAND and _NUMBER.fullmatch(revision):
-                yield await self._open(CardRef(approval_id, int(revision)), request)
+                return await self._open(CardRef(approval_id, int(revision)), request)
             case Submission(form) if is_of_a_call(form):
-                yield await self._take(request)
+                return await self._take(request)
             case _:
-                async for answer in self._commands.handle(request):
-                    yield answer
+                return None
 
     async def _open(self, card: CardRef, request: Invocation) -> Reply | Form:
         drafted = await self._draft(card, request.member, request.conversation)
@@ -84,15 +71,15 @@ class CallForms:
         filling = _Filling(card, drafted, argument_form(drafted.schema, before), sent.fields)
         arguments, errors = read_arguments(filling.form, before, sent.fields)
         if errors:
-            return filling.step(filling.step_of(next(iter(errors))), errors)
-        if step + 1 < filling.steps:
+            return filling.step(filling.steps.of(next(iter(errors))), errors)
+        if step + 1 < filling.steps.count:
             return filling.step(step + 1)
         match await self._engine.revise(card.approval_id, card.revision, arguments, sent.member):
             case Revised():
                 return Reply(DONE)
             case Unfit(problems):
                 wrong = filling.errors_of({each.argument: each.problem for each in problems})
-                return filling.step(filling.step_of(next(iter(wrong))), wrong)
+                return filling.step(filling.steps.of(next(iter(wrong))), wrong)
             case objection:
                 return _failed(refused(objection))
 
@@ -111,33 +98,18 @@ class _Filling:
         self.form = form
         self._card = card
         self._drafted = drafted
-        self._answers = {
-            each.field.name: answers[each.field.name] for each in form.fields if each.field.name in answers
-        }
-
-    @property
-    def steps(self) -> int:
-        """How many steps there are."""
-        return -(-len(self.form.fields) // FIELDS_A_STEP)
-
-    def step_of(self, name: str) -> int:
-        """The step in which a field stands."""
-        names = [each.field.name for each in self.form.fields]
-        return names.index(name) // FIELDS_A_STEP
+        self.steps = FormSteps([each.field for each in form.fields], FIELDS_A_STEP, answers)
 
     def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
         """One step, with the answers that were given before."""
-        start = number * FIELDS_A_STEP
-        fields = [self._filled(each.field, errors or {}) for each in self.form.fields[start : start + FIELDS_A_STEP]]
-        names = {each.name for each in fields}
-        last = number + 1 == self.steps
+        fields = tuple(self._filled(each, errors or {}) for each in self.steps.fields(number))
         return Form(
             id=f"{COMMAND}:{self._card.approval_id}:{self._card.revision}:{number}",
             title=f"Edit: {one_line(action(self._drafted.step), 40)}",
-            fields=tuple(fields),
-            submit="Save" if last else "Continue",
+            fields=fields,
+            submit="Save" if number + 1 >= self.steps.count else "Continue",
             intro=self._intro(len(fields)) if number == 0 else "",
-            carried={name: answer for name, answer in self._answers.items() if name not in names},
+            carried=self.steps.carried(number),
         )
 
     def errors_of(self, problems: Mapping[str, str]) -> dict[str, str]:
@@ -148,12 +120,12 @@ class _Filling:
             name = by_argument.get(argument, self.form.fields[0].field.name)
             said = "It does not fit the tool." if secret_name(argument) else one_line(masked(problem), 200)
             wrong.setdefault(name, said)
-        return dict(sorted(wrong.items(), key=lambda each: self.step_of(each[0])))
+        return self.steps.in_order(wrong)
 
     def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
         """A field with its answer, and what is wrong with it. A secret that was typed is not shown again."""
         secret = next(each.secret for each in self.form.fields if each.field is field)
-        answer = self._answers.get(field.name, field.value)
+        answer = self.steps.answers.get(field.name, field.value)
         error = errors.get(field.name, "")
         if secret and answer:
             return replace(field, error=error or AGAIN)

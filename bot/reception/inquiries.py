@@ -8,16 +8,17 @@ that comes back is for the person who has pressed alone. Whether they may answer
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable, UnfitAnswer
 from bot.domain.approvals import NoSuchApproval
-from bot.domain.commands import FIELDS_A_STEP, Action, Field, Form, Invocation, Reply, Submission, Tone, Verb
+from bot.domain.commands import FIELDS_A_STEP, Action, Field, Form, Invocation, Reply, Submission, Tone
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitations import DECLINED, Elicited, FormAsk, LinkAsk
 from bot.domain.elicitations import Action as Answer
-from bot.ports import Commands, FrontDoor
+from bot.reception.beside_commands import BesideCommands
+from bot.reception.form_steps import FormSteps
 from bot.reception.refusals import refused
 from bot.rendering import inquiries as cards
 from bot.rendering.inquiries import domain_of, server_name, warning_of
@@ -37,6 +38,7 @@ MESSAGE_LIMIT = 1_200
 STEP_FIELDS = FIELDS_A_STEP - 1
 """The server's own words stand with them, and take the room of one."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)(?=/)", re.IGNORECASE)
 _CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
 
 
@@ -45,32 +47,18 @@ def is_of_a_question(form: str) -> bool:
     return form.startswith(f"{cards.ANSWER}:")
 
 
-class InquiryForms:
-    """Commands, and what servers ask back beside them."""
+class InquiryForms(BesideCommands):
+    """Commands, and what servers ask back beside them: a server is answered from its card."""
 
-    def __init__(self, engine: FrontDoor, commands: Commands) -> None:
-        self._engine = engine
-        self._commands = commands
-
-    @property
-    def verbs(self) -> Mapping[str, Sequence[Verb]]:
-        """Those of the commands: a server is answered from its card."""
-        return self._commands.verbs
-
-    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
-        """The commands' completions."""
-        return self._commands.complete(text, conversation)
-
-    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
-        """Do what was pressed on a card, take a form back, or leave it to the commands."""
+    async def _answer(self, request: Invocation | Submission) -> Reply | Form | None:
+        """Do what was pressed on a card, or take a form back."""
         match request:
             case Invocation(command, (elicitation_id,)) if command in COMMANDS:
-                yield await self._pressed(command, elicitation_id, request)
+                return await self._pressed(command, elicitation_id, request)
             case Submission(form) if is_of_a_question(form):
-                yield await self._take(request)
+                return await self._take(request)
             case _:
-                async for answer in self._commands.handle(request):
-                    yield answer
+                return None
 
     async def _pressed(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
         inquiry = await self._inquiry(elicitation_id, request.member, request.conversation)
@@ -93,13 +81,13 @@ class InquiryForms:
         filling = _Filling(inquiry, inquiry_form(asked.schema), sent.fields)
         content, errors = filling.form.read(sent.fields)
         if errors:
-            return filling.step(filling.step_of(next(iter(errors))), errors)
-        if step + 1 < filling.steps:
+            return filling.step(filling.steps.of(next(iter(errors))), errors)
+        if step + 1 < filling.steps.count:
             return filling.step(step + 1)
         answered = await self._engine.answer(elicitation_id, Elicited(Answer.ACCEPT, content), sent.member)
-        if isinstance(answered, UnfitAnswer) and filling.steps:
+        if isinstance(answered, UnfitAnswer) and filling.steps.count:
             wrong = filling.errors_of(answered)
-            return filling.step(filling.step_of(next(iter(wrong))), wrong)
+            return filling.step(filling.steps.of(next(iter(wrong))), wrong)
         return _told(answered, SENT)
 
     async def _inquiry(self, elicitation_id: str, member: Member, where: ConversationKey) -> Inquiry | NotAnswerable:
@@ -116,29 +104,17 @@ class _Filling:
     def __init__(self, inquiry: Inquiry, form: InquiryForm, answers: Mapping[str, str]) -> None:
         self.form = form
         self._inquiry = inquiry
-        self._answers = {each.name: answers[each.name] for each in form.fields if each.name in answers}
-
-    @property
-    def steps(self) -> int:
-        """How many steps there are."""
-        return -(-len(self.form.fields) // STEP_FIELDS)
-
-    def step_of(self, name: str) -> int:
-        """The step in which a field stands."""
-        return [each.name for each in self.form.fields].index(name) // STEP_FIELDS
+        self.steps = FormSteps(form.fields, STEP_FIELDS, answers)
 
     def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
         """One step, with the answers that were given before."""
-        start = min(number, self.steps - 1) * STEP_FIELDS
-        fields = [self._filled(each, errors or {}) for each in self.form.fields[start : start + STEP_FIELDS]]
-        names = {each.name for each in fields}
         return Form(
             id=f"{cards.ANSWER}:{self._inquiry.elicitation.id}:{number}",
             title=f"Answer {one_line(server_name(self._inquiry.step), 40)}",
-            fields=tuple(fields),
-            submit="Send" if number + 1 >= self.steps else "Continue",
+            fields=tuple(self._filled(each, errors or {}) for each in self.steps.fields(number)),
+            submit="Send" if number + 1 >= self.steps.count else "Continue",
             intro=self._intro(number),
-            carried={name: answer for name, answer in self._answers.items() if name not in names},
+            carried=self.steps.carried(number),
         )
 
     def errors_of(self, unfit: UnfitAnswer) -> dict[str, str]:
@@ -147,10 +123,10 @@ class _Filling:
         for each in unfit.problems:
             wrong.setdefault(self.form.field_of(each.argument), one_line(each.problem, 200))
         wrong = wrong or {self.form.fields[0].name: "The server wants something else."}
-        return dict(sorted(wrong.items(), key=lambda each: self.step_of(each[0])))
+        return self.steps.in_order(wrong)
 
     def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
-        return replace(field, value=self._answers.get(field.name, field.value), error=errors.get(field.name, ""))
+        return replace(field, value=self.steps.answers.get(field.name, field.value), error=errors.get(field.name, ""))
 
     def _intro(self, number: int) -> str:
         """Who asks what, and where the answers go: with every step, since people fill in what they see. What the server
@@ -171,7 +147,7 @@ def _meant(command: str, inquiry: Inquiry) -> Reply | Form | tuple[Elicited, str
     match command, inquiry.elicitation.question.ask:
         case cards.ANSWER, FormAsk(schema):
             filling = _Filling(inquiry, inquiry_form(schema), {})
-            return filling.step(0) if filling.steps else _without_fields(inquiry)
+            return filling.step(0) if filling.steps.count else _without_fields(inquiry)
         case cards.VISIT, LinkAsk(url):
             return _way(inquiry, url)
         case cards.DECLINE, asked:
@@ -185,11 +161,14 @@ def _meant(command: str, inquiry: Inquiry) -> Reply | Form | tuple[Elicited, str
 
 
 def _without_fields(inquiry: Inquiry) -> Reply:
-    """A form without fields: there is nothing to say but yes."""
+    """A form without fields: there is nothing to say but yes. No address in what the server says can be followed: one
+    that is to be visited has a question of its own, which says where it leads.
+    """
     elicitation_id = inquiry.elicitation.id
+    warning = warning_of(inquiry.elicitation.question)
     return Reply(
-        "The server wants a yes before it goes on.",
-        details=((f"{server_name(inquiry.step)} asks", _message(inquiry)),),
+        f"The server wants a yes before it goes on.{f' ⚠ {warning}' if warning else ''}",
+        details=((f"{server_name(inquiry.step)} asks", _SCHEME.sub(r"\1 ", _message(inquiry))),),
         actions=(
             Action("Yes, go on", (cards.CONFIRM, elicitation_id), Tone.PRIMARY),
             Action("Decline", (cards.DECLINE, elicitation_id)),

@@ -7,12 +7,12 @@ import shlex
 from bot.domain.conversations import ConversationKey
 from bot.ports import Commands
 
-COMMANDS = ("mcp", "profile", "conversations")
+COMMANDS = ("mcp", "profile", "conversations", "usage")
 
 
 def command_words(text: str, commands: Commands, where: ConversationKey) -> tuple[str, ...]:
-    """The words of a command that somebody said, its name first; empty for anything else. `profile` and
-    `conversations` are words people use: there a verb must follow.
+    """The words of a command that somebody said, its name first; empty for anything else. `profile`,
+    `conversations` and `usage` are words people use: there a verb must follow.
     """
     first, *rest = text.split(maxsplit=2) or [""]
     name = first.lower().removeprefix("/")

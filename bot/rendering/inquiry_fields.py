@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.domain.commands import Field
+from bot.domain.secret_shapes import without_secrets
 from bot.rendering.argument_fields import ArgumentField, argument_form, read_arguments
 from bot.rendering.inquiries import field_title
 from bot.rendering.plain import one_line, revealed
@@ -76,8 +77,10 @@ class InquiryForm:
         """What was typed; where it means a choice, in the choice's own words."""
         typed = answer.strip().lower()
         choices = self._choices.get(name, {})
-        meant = (title for title, value in choices.items() if typed in (title.lower(), str(value).lower()))
-        return next(meant, answer)
+        # What is shown comes first: one choice's title may be another one's value.
+        by_title = [title for title in choices if typed == title.lower()]
+        by_value = [title for title, value in choices.items() if typed == str(value).lower()]
+        return next(iter((*by_title, *by_value)), answer)
 
 
 def inquiry_form(schema: Mapping[str, Any]) -> InquiryForm:
@@ -101,7 +104,10 @@ def inquiry_form(schema: Mapping[str, Any]) -> InquiryForm:
     )
     offered = {each.argument for each in made}
     left = tuple(field_title(name, about) for name, about in properties.items() if name not in offered)
-    return InquiryForm(tuple(each.field for each in made), left, made, choices, defaults, empty)
+    # Nothing is sent in somebody's name that they have not seen: the server knows its own defaults.
+    seen = {name: default for name, default in defaults.items() if name in offered}
+    empty = tuple(name for name in empty if name in offered)
+    return InquiryForm(tuple(each.field for each in made), left, made, choices, seen, empty)
 
 
 def _choices(schema: Any) -> Choices:
@@ -188,7 +194,9 @@ def _titled(value: Any, choices: Choices) -> Any:
 
 
 def _usable(default: Any) -> bool:
-    """Whether a default can be filled in: flat values, and lists of texts."""
+    """Whether a default can be filled in: flat values, and lists of texts. What would be masked cannot be seen."""
+    if without_secrets("", default) != default:
+        return False
     if isinstance(default, list):
         return all(isinstance(each, str) for each in default)
     return isinstance(default, str | bool | int | float)

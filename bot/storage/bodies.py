@@ -76,6 +76,7 @@ def reply_body(step: ModelStep) -> Body:
         "stop": step.stop.value,
         "usage": list(dataclasses.astuple(step.usage)),
         "notes": list(step.notes),
+        "model": step.model,
     }
 
 
@@ -87,6 +88,7 @@ def read_reply(n: int, body: Body) -> ModelStep:
         stop=StopReason(body["stop"]),
         usage=Usage(*body["usage"]),
         notes=tuple(body["notes"]),
+        model=body.get("model", ""),
     )
 
 

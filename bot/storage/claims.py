@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -117,7 +118,7 @@ _renew = (
     turns.update()
     .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
     .values(lease_until=now() + LEASE_SECONDS)
-    .returning(turns.c.stop_by)
+    .returning(turns.c.stop_by, _wanted.label("revision"))
 )
 _release = (
     turns.update()
@@ -180,19 +181,30 @@ def release(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     ring_all(connection)
 
 
-def own(connection: sa.Connection, held: Claim) -> None:
-    """Prove that the turn is still ours and renew its lease. Raises LostLease, or Stopped if a person stopped it."""
-    if own_to_the_end(connection, held) is not None:
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A turn that is still ours: its revision, and the name of whoever has stopped it."""
+
+    revision: int
+    stopped_by: str | None
+
+
+def own(connection: sa.Connection, held: Claim) -> int:
+    """Prove that the turn is still ours and renew its lease; its revision. Raises LostLease, or Stopped if a person
+    stopped it.
+    """
+    owned = own_to_the_end(connection, held)
+    if owned.stopped_by is not None:
         raise Stopped(held.turn_id)
+    return owned.revision
 
 
-def own_to_the_end(connection: sa.Connection, held: Claim) -> str | None:
-    """Prove that the turn is still ours, stopped or not; the name of whoever stopped it. Raises LostLease."""
+def own_to_the_end(connection: sa.Connection, held: Claim) -> Owned:
+    """Prove that the turn is still ours, stopped or not. Raises LostLease."""
     row = connection.execute(_renew, {"t": held.turn_id, "f": held.fence}).first()
     if row is None:
         raise LostLease(held.turn_id)
-    stopped_by: str | None = row.stop_by
-    return stopped_by
+    return Owned(row.revision, row.stop_by)
 
 
 def settle_leftovers(connection: sa.Connection, held: Claim) -> None:

@@ -112,13 +112,18 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
     """End a turn: open calls become cancelled, calls in flight that cannot be repeated become unknown."""
     closed = connection.execute(_close_steps, {"t": turn_id}).all()
     elicitation_rows.withdraw_of_turn(connection, turn_id)
-    show_change(connection, turn_id)
-    ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
-    show_to_those_behind(connection, turn_id)
     for step in closed:
         if step.status == StepStatus.UNKNOWN:
             record_ran(connection, turn_id, step.n)
     note_approvals_cancelled(connection, turn_id, [step.n for step in closed if step.status == StepStatus.CANCELLED])
+    end_settled(connection, turn_id, status, failure)
+
+
+def end_settled(connection: sa.Connection, turn_id: str, status: TurnStatus, failure: str) -> None:
+    """End a turn none of whose calls is open."""
+    show_change(connection, turn_id)
+    ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
+    show_to_those_behind(connection, turn_id)
     note(connection, TurnEnded(platform_of(ended.conversation), status, max(0.0, ended.seconds)))
     ring_all(connection)
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.storage import audit, grant_rows
+from bot.storage import audit, grant_rows, summaries
 from bot.storage.clock import now
 from bot.storage.inserting import Insert
 from bot.storage.tables import LIVE, conversations, deliveries, jobs, turns
@@ -66,6 +66,7 @@ def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
     ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
     if ids:
         keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
+        summaries.forget(connection, keys)
         # Looked at once more under their locks: a message may have come in since.
         at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
         connection.execute(_delete_empty, {"keys": at_rest})

@@ -13,10 +13,13 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import scope_of
+from bot.domain.messages import ToolResult
+from bot.domain.past import Past, Replay
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
 from bot.storage.bodies import read_call, read_grant, read_question, read_reply, read_result, read_ruling, read_terms
+from bot.storage.summaries import read_summary
 from bot.storage.tables import approvals, conversations, deliveries, grants, steps, turns
 
 log = logging.getLogger(__name__)
@@ -57,20 +60,27 @@ _record = (
     .where(turns.c.id == bindparam("turn_id"))
     .order_by(steps.c.n)
 )
-_later = steps.alias("later")
-_last_steps = (
+_all_steps = (
     sa.select(*_step_columns)
     .select_from(steps)
     .outerjoin(approvals, _asked)
     .join(turns, turns.c.id == steps.c.turn_id)
-    .where(
-        steps.c.turn_id.in_(bindparam("ids", expanding=True)),
-        sa.or_(
-            turns.c.kind == "call",
-            ~sa.exists().where(_later.c.turn_id == steps.c.turn_id, _later.c.n > steps.c.n),
-        ),
-    )
+    .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
     .order_by(steps.c.n)
+)
+_later = steps.alias("later")
+_last_steps = _all_steps.where(
+    sa.or_(
+        turns.c.kind == "call",
+        ~sa.exists().where(_later.c.turn_id == steps.c.turn_id, _later.c.n > steps.c.n),
+    )
+)
+_result_of = (
+    sa.select(steps.c.result)
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .where(
+        turns.c.conversation == bindparam("conversation"), turns.c.seq == bindparam("seq"), steps.c.n == bindparam("n")
+    )
 )
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
 _ended_before = (
@@ -79,6 +89,7 @@ _ended_before = (
     .where(
         turns.c.conversation == bindparam("conversation"),
         turns.c.seq < bindparam("before"),
+        turns.c.seq > bindparam("after"),
         turns.c.status.in_(["done", "failed", "cancelled"]),
     )
     .order_by(turns.c.seq.desc())
@@ -106,19 +117,31 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
 
 
 def read_history(
-    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
-) -> Sequence[TurnRecord]:
-    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first: what was asked and
-    the last step, which is the answer if there is one. How they got there is not read.
+    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int, replay: Replay
+) -> Past:
+    """The last `limit` turns of a conversation that ended, before a sequence number, oldest first, as far as the
+    summary does not speak of them: what was asked and the last step, which is the answer if there is one. How they got
+    there is read only where it is told again.
     """
-    rows = connection.execute(
-        _ended_before, {"conversation": str(conversation), "before": before, "limit": limit}
-    ).all()
-    last: dict[str, list[Any]] = {row.id: [] for row in rows}
+    summary = read_summary(connection, str(conversation))
+    wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
+    rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
+    found: dict[str, list[Any]] = {row.id: [] for row in rows}
     if rows:
-        for step in connection.execute(_last_steps, {"ids": list(last)}):
-            last[step.step_turn_id].append(step)
-    return [record for row in reversed(rows) if (record := _read_ended(row, last[row.id])) is not None]
+        for step in connection.execute(_last_steps if replay is Replay.NONE else _all_steps, {"ids": list(found)}):
+            found[step.step_turn_id].append(step)
+    ended = (_read_ended(row, found[row.id]) for row in reversed(rows))
+    return Past(tuple(record for record in ended if record is not None), summary)
+
+
+def read_result_of(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
+    """What the step `n` of a conversation's turn `seq` gave back; None if there is no such thing."""
+    row = connection.execute(_result_of, {"conversation": str(conversation), "seq": seq, "n": n}).first()
+    try:
+        return None if row is None else read_result(row.result)
+    except UNREADABLE as error:
+        log.warning("a result of %s cannot be read: %r", conversation, error)
+        return None
 
 
 def _read_ended(row: Any, last: Sequence[Any]) -> TurnRecord | None:

@@ -1,6 +1,7 @@
 """The tables. `migrations/` makes them, and the views `messages`, `tool_calls` and `conversation_states` on top of
 them; a test compares the two.
 
+conversations 1-1 summaries
 conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-n message_keys
                   turns 1-1 deliveries, 1-n drawings
@@ -19,6 +20,7 @@ mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and
                   operator's servers
 profiles 1-n profile_bindings
 revisions         at most one row: a number that grows with every change to servers, policies and profiles; their lock
+usage             what was asked of models and what it cost; no row refers to another table
 audit             what happened, for ever: no row refers to another table, none is changed, each is chained to the last
 """
 
@@ -36,17 +38,20 @@ metadata = sa.MetaData(
 )
 
 
+def storable(text: str) -> str:
+    """Text without what a database cannot store: NUL and halves of surrogate pairs."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
 class Words(sa.TypeDecorator[str]):
-    """Text from people, models and tools, without what a database cannot store: NUL and halves of surrogate pairs."""
+    """Text from people, models and tools, as far as it can be stored."""
 
     impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
         """The text as it can be stored."""
-        if value is None:
-            return None
-        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+        return None if value is None else storable(value)
 
 
 # Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which people sign as they saw them, and
@@ -67,6 +72,15 @@ conversations = sa.Table(
 )
 # Keys are looked for by how they begin, byte by byte, whatever language the server sorts by.
 sa.Index("conversations_reach", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
+
+summaries = sa.Table(
+    "summaries",
+    metadata,
+    sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), primary_key=True),
+    sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("text", Words, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+)
 
 turns = sa.Table(
     "turns",
@@ -337,6 +351,32 @@ elicitations = sa.Table(
     sa.UniqueConstraint("turn_id", "n", "round", "key"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
+
+# What was asked of models, in numbers: it outlives the turns, and says nothing of what was said in them.
+usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("turn_id", sa.Text, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("workspace", sa.Text, nullable=False),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("person", Words, nullable=False),
+    sa.Column("model", Words, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cache_writes", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
+    # In micro-units of the currency; null where the model had no price that day.
+    sa.Column("cost", sa.BigInteger),
+    sa.Column("currency", sa.Text, nullable=False, server_default=""),
+)
+sa.Index("usage_person", usage.c.person, usage.c.at)
+sa.Index("usage_channel", usage.c.channel, usage.c.at)
+sa.Index("usage_at", usage.c.at)
 
 audit = sa.Table(
     "audit",

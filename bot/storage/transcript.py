@@ -13,14 +13,16 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.messages import ToolResult
+from bot.domain.past import Summary
 from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.domain.usage import Charge
 from bot.errors import LostLease
-from bot.storage import audit, elicitation_rows, files, grant_rows
+from bot.storage import audit, elicitation_rows, files, grant_rows, in_hand, summaries, usage_rows
 from bot.storage.bodies import call_body, reply_body, result_body, terms_body
 from bot.storage.call_trail import record_new, record_ran
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
-from bot.storage.endings import end_turn, expire_overdue, record_expired, show_change, show_to_those_behind
+from bot.storage.endings import end_settled, end_turn, expire_overdue, record_expired, show_change, show_to_those_behind
 from bot.storage.inserting import Insert
 from bot.storage.records import read_record
 from bot.storage.ringing import ring_all
@@ -123,42 +125,57 @@ def resume(connection: sa.Connection, held: Claim) -> TurnRecord:
     return read_record(connection, held.turn_id)
 
 
-def append(connection: sa.Connection, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
-    """Add a reply and its calls, or calls alone, in their places. Raises LostLease and Stopped."""
-    own(connection, held)
+def append(
+    connection: sa.Connection,
+    held: Claim,
+    reply: ModelStep | None,
+    calls: Sequence[ToolStep],
+    *,
+    known: TurnRecord | None = None,
+    charges: Sequence[Charge] = (),
+) -> TurnRecord:
+    """Add a reply and its calls, or calls alone, in their places, with what the reply cost. Raises LostLease and
+    Stopped.
+    """
+    known = in_hand.unchanged(known, own(connection, held))
+    usage_rows.add(connection, held.turn_id, held.conversation, charges)
     calls = grant_rows.use(connection, held.turn_id, calls)
-    new = _add_steps(connection, held.turn_id, [*([reply] if reply else []), *calls])
+    more: Sequence[Step] = [*([reply] if reply else []), *calls]
+    new = _add_steps(connection, held.turn_id, more)
     show_change(connection, held.turn_id)
-    record = read_record(connection, held.turn_id)
+    record = in_hand.with_steps(known, more) or read_record(connection, held.turn_id)
     record_new(connection, record.turn, new)
     return record
 
 
-def begin(connection: sa.Connection, held: Claim, n: int) -> TurnRecord:
+def begin(connection: sa.Connection, held: Claim, n: int, *, known: TurnRecord | None = None) -> TurnRecord:
     """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
-    own(connection, held)
+    known = in_hand.unchanged(known, own(connection, held))
     if connection.execute(_begin, {"t": held.turn_id, "i": n, "f": held.fence}).first() is None:
         raise LostLease(held.turn_id)
     show_change(connection, held.turn_id)
-    return read_record(connection, held.turn_id)
+    return in_hand.with_call(known, n, StepStatus.STARTED) or read_record(connection, held.turn_id)
 
 
 def end(
-    connection: sa.Connection, held: Claim, n: int, status: StepStatus, result: ToolResult, *, seconds: float | None
+    connection: sa.Connection,
+    held: Claim,
+    n: int,
+    status: StepStatus,
+    result: ToolResult,
+    *,
+    seconds: float | None,
+    known: TurnRecord | None = None,
 ) -> TurnRecord:
     """Record how a call ended, also in a turn that is being stopped. `seconds` is how long it was under way, None if it
     was not sent. Raises LostLease.
     """
-    own_to_the_end(connection, held)
-    change = {
-        "t": held.turn_id,
-        "i": n,
-        "to": status,
-        "what": result_body(files.keep(connection, held.turn_id, result)),
-    }
-    ended = connection.execute(_end, change).first()
+    known = in_hand.unchanged(known, own_to_the_end(connection, held).revision)
+    what = result_body(files.keep(connection, held.turn_id, result))
+    ended = connection.execute(_end, {"t": held.turn_id, "i": n, "to": status, "what": what}).first()
     show_change(connection, held.turn_id)
-    record = read_record(connection, held.turn_id)
+    changed = None if ended is None else in_hand.with_call(known, n, status, what)
+    record = changed or read_record(connection, held.turn_id)
     if any(step.n == n and step.asks for step in record.calls):
         elicitation_rows.withdraw_of_step(connection, held.turn_id, n)
         record = read_record(connection, held.turn_id)
@@ -180,6 +197,12 @@ def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: Too
         step=n,
         is_error=result.is_error,
     )
+
+
+def sum_up(connection: sa.Connection, held: Claim, summary: Summary) -> None:
+    """Keep what stands for the conversation's oldest turns from now on. Raises LostLease and Stopped."""
+    own(connection, held)
+    summaries.keep_summary(connection, str(held.conversation), summary)
 
 
 def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
@@ -211,33 +234,46 @@ def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
 
 
 def finish(
-    connection: sa.Connection, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str
+    connection: sa.Connection,
+    held: Claim,
+    status: TurnStatus,
+    last: Sequence[Step],
+    failure: str,
+    *,
+    known: TurnRecord | None = None,
+    charges: Sequence[Charge] = (),
 ) -> TurnRecord:
-    """End the turn with its last steps. A turn that a person stopped ends as cancelled, and no other. Raises
-    LostLease.
+    """End the turn with its last steps and what they cost. A turn that a person stopped ends as cancelled, and no
+    other. Raises LostLease.
     """
     try:
-        stopped_by = own_to_the_end(connection, held)
+        owned = own_to_the_end(connection, held)
     except LostLease:
         if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
             raise
         return read_record(connection, held.turn_id)  # ended by this very transaction, whose answer was lost
-    if stopped_by is None and status is TurnStatus.CANCELLED:
+    # Also of a reply that came too late: it was paid for.
+    usage_rows.add(connection, held.turn_id, held.conversation, charges)
+    if owned.stopped_by is None and status is TurnStatus.CANCELLED:
         release(connection, [held])  # nobody has stopped it after all: it goes on
-    elif stopped_by is None:
+    elif owned.stopped_by is None:
         new = _add_steps(connection, held.turn_id, last)
         if new:
             record_new(connection, read_record(connection, held.turn_id).turn, new)
+        record = in_hand.with_steps(in_hand.unchanged(known, owned.revision), last)
+        if record is not None and in_hand.is_settled(record):
+            end_settled(connection, held.turn_id, status, failure)
+            return in_hand.ended(record, status, failure)
         end_turn(connection, held.turn_id, status, failure)
     else:
-        end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
+        end_turn(connection, held.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
     return read_record(connection, held.turn_id)
 
 
 def fail(connection: sa.Connection, held: Claim, failure: str) -> None:
     """End the turn without reading it. Raises LostLease."""
     try:
-        stopped_by = own_to_the_end(connection, held)
+        stopped_by = own_to_the_end(connection, held).stopped_by
     except LostLease:
         if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
             raise

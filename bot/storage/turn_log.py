@@ -15,15 +15,18 @@ from sqlalchemy.exc import IntegrityError
 
 from bot.domain.answering import Answered, Inquiry, NotAnswerable
 from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
+from bot.domain.completions import Usage
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import Elicitation, Elicited, ServerQuestion
 from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
+from bot.domain.past import Past, Replay, Summary
 from bot.domain.rings import Ring
 from bot.domain.tools import AsksBack
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.usage import NO_PRICES, Charge, PriceList, UsageKind
 from bot.domain.views import Drawn, Refs, TurnView
-from bot.errors import LostLease
+from bot.errors import LostLease, TurnInterrupted
 from bot.storage import (
     call_trail,
     claims,
@@ -37,9 +40,11 @@ from bot.storage import (
     records,
     reminding,
     transcript,
+    usage_rows,
 )
 from bot.storage.database import PATIENCE_SECONDS, Database
 from bot.storage.endings import LEASE_SECONDS
+from bot.storage.in_hand import InHand
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,12 +64,14 @@ async def _hear_nobody(_hear: Callable[[Ring], None]) -> None:
 
 class SqlTurnLog:
     """Turns on a database, claimed under the name `me`, which is new at every start: a dead process never comes
-    back as itself.
+    back as itself. `prices` are what models cost now.
     """
 
-    def __init__(self, database: Database, listen: Listen = _hear_nobody) -> None:
+    def __init__(self, database: Database, listen: Listen = _hear_nobody, *, prices: PriceList = NO_PRICES) -> None:
         self._database = database
         self._listen = listen
+        self._in_hand = InHand()
+        self._prices = prices
         self.lease_seconds = LEASE_SECONDS if database.shared else None
         self.me = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
@@ -141,6 +148,8 @@ class SqlTurnLog:
 
     async def release(self, held: Sequence[Claim]) -> None:
         """Give turns back."""
+        for each in held:
+            self._in_hand.take(each)
         await self._run(claims.release, held)
 
     async def listen(self, hear: Callable[[Ring], None]) -> None:
@@ -149,15 +158,24 @@ class SqlTurnLog:
 
     async def resume(self, held: Claim) -> TurnRecord:
         """Settle what was left behind and read the turn."""
-        return await self._drive(transcript.resume, held)
+        return self._in_hand.keep(held, await self._drive(transcript.resume, held))
 
     async def append(self, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply and its calls."""
-        return await self._drive(transcript.append, held, reply, calls)
+        charges = self._charges([reply] if reply else [])
+        try:
+            known = self._in_hand.take(held)
+            written = await self._drive(transcript.append, held, reply, calls, known=known, charges=charges)
+            return self._in_hand.keep(held, written)
+        except TurnInterrupted:
+            # Nobody reads the reply any more. It was paid for.
+            await self._drive(usage_rows.add, held.turn_id, held.conversation, charges)
+            raise
 
     async def begin(self, held: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call."""
-        return await self._drive(transcript.begin, held, n)
+        known = self._in_hand.take(held)
+        return self._in_hand.keep(held, await self._drive(transcript.begin, held, n, known=known))
 
     async def ask(self, held: Claim, n: int, asked: AsksBack, expires_in: float | None) -> TurnRecord:
         """Record that a call waits for answers before it is sent again."""
@@ -180,26 +198,52 @@ class SqlTurnLog:
     ) -> TurnRecord:
         """Record how a call ended."""
         try:
-            return await self._drive(transcript.end, held, n, status, result, seconds=seconds)
+            known = self._in_hand.take(held)
+            written = await self._drive(transcript.end, held, n, status, result, seconds=seconds, known=known)
+            return self._in_hand.keep(held, written)
         except LostLease:
             await self._drive(transcript.keep_late_result, held, n, result)
             raise
 
     async def park(self, held: Claim) -> TurnRecord | None:
         """Give the turn back while people think."""
+        self._in_hand.take(held)
         return await self._drive(transcript.park, held)
 
     async def finish(self, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn."""
-        return await self._drive(transcript.finish, held, status, last, failure)
+        charges = self._charges(last)
+        try:
+            known = self._in_hand.take(held)
+            written = await self._drive(transcript.finish, held, status, last, failure, known=known, charges=charges)
+            return self._in_hand.keep(held, written)
+        except LostLease:
+            await self._drive(usage_rows.add, held.turn_id, held.conversation, charges)
+            raise
+
+    async def charge(self, held: Claim, n: int, kind: UsageKind, model: str, usage: Usage) -> None:
+        """Count what was asked of a model."""
+        charges = [self._charge(n, kind, model, usage)]
+        await self._drive(usage_rows.add, held.turn_id, held.conversation, charges)
 
     async def fail(self, held: Claim, failure: str) -> None:
         """End the turn unread."""
+        self._in_hand.take(held)
         await self._drive(transcript.fail, held, failure)
 
-    async def history(self, conversation: ConversationKey, before: int, limit: int) -> Sequence[TurnRecord]:
-        """Earlier turns of a conversation."""
-        return await self._run(records.read_history, conversation, before, limit)
+    async def history(
+        self, conversation: ConversationKey, before: int, limit: int, replay: Replay = Replay.NONE
+    ) -> Past:
+        """Earlier turns of a conversation, and what stands for the oldest."""
+        return await self._run(records.read_history, conversation, before, limit, replay)
+
+    async def sum_up(self, held: Claim, summary: Summary) -> None:
+        """Keep what stands for the oldest turns."""
+        await self._drive(transcript.sum_up, held, summary)
+
+    async def result_of(self, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
+        """What a call in a conversation gave back."""
+        return await self._run(records.read_result_of, conversation, seq, n)
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last turns of a conversation."""
@@ -260,6 +304,15 @@ class SqlTurnLog:
     async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
         """Delete a conversation with everything of it but the audit."""
         return await self._run(keeping.delete_conversation, conversation, by)
+
+    def _charges(self, new: Sequence[Step]) -> Sequence[Charge]:
+        return [
+            self._charge(step.n, UsageKind.REPLY, step.model, step.usage) for step in new if isinstance(step, ModelStep)
+        ]
+
+    def _charge(self, n: int, kind: UsageKind, model: str, usage: Usage) -> Charge:
+        cost = self._prices.cost(model, usage)
+        return Charge(uuid.uuid4().hex, n, kind, model, usage, cost, self._prices.currency)
 
     async def _run(
         self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs

@@ -22,13 +22,23 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from bot.domain.tools import Misfit, canonical_json
+from bot.tools.flat_schema import FlatSchema
 from bot.tools.formats import FORMATS
 
 _MOST = 5
 _LONGEST_SENTENCE = 300
 _LARGEST_SCHEMA = 100_000
 _MOST_STEPS = 10_000
-_steps: ContextVar[int] = ContextVar("schema_steps", default=0)
+
+
+@dataclass(slots=True)
+class _Steps:
+    """How many one check has taken."""
+
+    taken: int = 0
+
+
+_steps: ContextVar[_Steps] = ContextVar("schema_steps")
 
 
 class _Unjudged(Exception):
@@ -57,9 +67,12 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
     never run, because some take years, and no check takes more than ten thousand steps: a server must not be able to
     hold up everybody else.
     """
-    token = _steps.set(0)
+    token = _steps.set(_Steps())
     try:
-        validator = _validator(_Schema(schema)).evolve(format_checker=formats)
+        rules = _rules(_Schema(schema))
+        if rules.flat is not None and rules.flat.surely_fits(arguments):
+            return []
+        validator = rules.validator if formats is None else rules.validator.evolve(format_checker=formats)
         return list(islice(validator.iter_errors(dict(arguments)), _MOST))
     except (_Unjudged, SchemaError, Unresolvable, RecursionError, ValueError, ArithmeticError):
         return []
@@ -95,8 +108,16 @@ class _Schema:
         return id(self.given)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What a schema asks for: for the library, and without it if it is simple enough."""
+
+    validator: Any
+    flat: FlatSchema | None
+
+
 @lru_cache(maxsize=512)
-def _validator(schema: _Schema) -> Any:
+def _rules(schema: _Schema) -> _Rules:
     text = canonical_json(schema.given)
     if len(text) > _LARGEST_SCHEMA:
         raise _Unjudged
@@ -104,14 +125,14 @@ def _validator(schema: _Schema) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _compiled(text: str) -> Any:
+def _compiled(text: str) -> _Rules:
     schema = json.loads(text)
     # In both the library would go on with checks of its own: by other rules, and by regular expressions.
     if text.count('"$schema":"') > ("$schema" in schema) or '"patternProperties":' in text:
         raise _Unjudged
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
-    return _bounded(kind)(schema, registry=Registry())
+    return _Rules(_bounded(kind)(schema, registry=Registry()), FlatSchema.of(schema))
 
 
 @cache
@@ -122,12 +143,12 @@ def _bounded(kind: Any) -> Any:
 
 
 def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(*given: Any) -> Any:
-        steps = _steps.get() + 1
-        if steps > _MOST_STEPS:
+    def counted(validator: Any, expected: Any, value: Any, schema: Any) -> Any:
+        steps = _steps.get()
+        steps.taken += 1
+        if steps.taken > _MOST_STEPS:
             raise _Unjudged
-        _steps.set(steps)
-        return rule(*given)
+        return rule(validator, expected, value, schema)
 
     return counted
 

@@ -147,12 +147,12 @@ class _Outgoing(Outgoing):
 
 
 async def _end(process: asyncio.SubprocessTransport, pipes: Pipes) -> None:
-    """Wait until it has ended, and make it end if it does not. What it has started may hold its pipes open after that."""
+    """Wait until it has ended, and make it end. What it has started itself may hold its pipes open even then."""
     if not await _left(pipes, _LEAVE_SECONDS):
         await terminate_posix_process_tree(cast("Process", _Leader(process.get_pid())), _TERMINATE_SECONDS)
         if not await _left(pipes, _REAP_SECONDS):
             log.warning("a server's process %d is still there after it was killed", process.get_pid())
-    pipes.close()
+    pipes.give_up()
     with suppress(PermissionError):
         process.close()
 

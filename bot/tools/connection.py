@@ -177,8 +177,8 @@ class Connection:
         if await self._needed(deadline) is None:
             return NotSent(self._why_not())
         try:
-            async with asyncio.timeout(deadline.within(self.config.time_for(tool.original_name))):
-                under_way = await self._calls.begin(context)
+            patience = deadline.within(self.config.time_for(tool.original_name))
+            under_way = await self._calls.begin(context, patience)
         except TimeoutError:
             return NotSent(self._calls.busy)
         try:

@@ -152,15 +152,27 @@ def _plain(field: Any) -> bool:
     """It is a field of the kinds that forms may have: flat (MCP specification 2026-07-28, client/elicitation)."""
     match field:
         case {"type": "string" | "number" | "integer" | "boolean"}:
-            return True
+            return _sayable(field)
         case {"type": "array", "items": {**items}}:
-            return any(isinstance(items.get(word), list) for word in _CHOICES)
+            return _is_choice(items)
         case {"type": _}:
             return False
         case Mapping():
-            return any(isinstance(field.get(word), list) for word in _CHOICES)
+            return _is_choice(field)
         case _:
             return False
+
+
+def _is_choice(field: Mapping[Any, Any]) -> bool:
+    return any(isinstance(field.get(word), list) for word in _CHOICES) and _sayable(field)
+
+
+def _sayable(field: Mapping[Any, Any]) -> bool:
+    """What can be chosen is what an answer may hold: the protocol has no words for objects and lists of anything."""
+    lists = {word: field[word] for word in _CHOICES if isinstance(field.get(word), list)}
+    named = (each for word, of_it in lists.items() if word != "enum" for each in of_it if isinstance(each, Mapping))
+    values = (*lists.get("enum", ()), *(each.get("const") for each in named))
+    return not any(isinstance(each, Mapping | list) for each in values)
 
 
 def _names_cleaned(schema: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class CallsUnderWay:
         self._beside = 0
         self._doubtful: list[tuple[float, _Asker]] = []
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._complaints = 0
 
     @property
     def busy(self) -> str:
@@ -113,10 +114,12 @@ class CallsUnderWay:
         which = "a call to it is" if self._most == 1 else f"{self._most} calls to it are"
         return f"Server {self._server} is busy: {which} under way."
 
-    async def begin(self, context: CallContext) -> CallUnderWay:
-        """Wait for room, and take it."""
-        await self._room.acquire()
-        while len(self._calls) >= self._most:  # it has become one at a time, and the other places are gone
+    async def begin(self, context: CallContext, patience: float | None = None) -> CallUnderWay:
+        """Take room, after a wait of at most so many seconds for it. Raises TimeoutError."""
+        if self._room.locked() or len(self._calls) >= self._most:
+            async with asyncio.timeout(patience):
+                await self._wait_for_room()
+        else:  # as most calls find it, and a limit would cost more than all the rest here
             await self._room.acquire()
         call = CallUnderWay(context)
         self._calls.append(call)
@@ -130,6 +133,11 @@ class CallsUnderWay:
         if len(self._calls) < self._most:
             self._room.release()
 
+    async def _wait_for_room(self) -> None:
+        await self._room.acquire()
+        while len(self._calls) >= self._most:  # it has become one at a time, and the other places are gone
+            await self._room.acquire()
+
     @contextmanager
     def beside(self) -> Iterator[None]:
         """Something that is no call of a tool is wanted of the server within the block: nobody is asked about that."""
@@ -142,6 +150,7 @@ class CallsUnderWay:
     def begin_anew(self) -> None:
         """There is a new session, on which nothing is asked about calls of the last."""
         self._doubtful.clear()
+        self._complaints = 0
 
     async def asked(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Have a question answered by the person it is for, if there is one."""
@@ -151,8 +160,14 @@ class CallsUnderWay:
         try:
             return result(await call.ask(question("", params, self._redact)))
         except NotAskable as error:
-            log.warning("MCP server %s asks for %s", self._server, error)
+            self._complain(f"asks for {error}")
             return result(CANCELLED)
+
+    def _complain(self, what: str) -> None:
+        """Say what is odd about a question, as often as a server may ask: it can ask without end."""
+        self._complaints += 1
+        if self._complaints <= MOST_ROUNDS:
+            log.warning("MCP server %s %s", self._server, what)
 
     def _only_call(self) -> CallUnderWay | None:
         """The oldest call, if all are of the same person and turn. If they are not, there is one at a time from now on,
@@ -163,7 +178,7 @@ class CallsUnderWay:
         askers = {call.asker for call in self._calls} | {asker for _, asker in self._doubtful}
         if self._calls and len(askers) == 1 and not self._beside:
             return self._calls[0]
-        log.warning("MCP server %s asks a person something, and it is not known whom", self._server)
+        self._complain("asks a person something, and it is not known whom")
         if len(self._calls) > 1:
             self._most = 1
         return None

@@ -30,11 +30,13 @@ class Pipes(asyncio.SubprocessProtocol):
         self._room.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It has been started."""
         process = cast("asyncio.SubprocessTransport", transport)
         self._input = cast("asyncio.WriteTransport", process.get_pipe_transport(_STDIN))
         self._output = cast("asyncio.ReadTransport", process.get_pipe_transport(_STDOUT))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one that is read
+        """It has said something. Where that is not read it has to wait before it can say more."""
         if self._over:
             return
         self._chunks.append(data)
@@ -43,6 +45,7 @@ class Pipes(asyncio.SubprocessProtocol):
             self._output.pause_reading()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """It has closed its end, or something could not be written."""
         if fd == _STDIN:
             self._room.set()
         if fd == _STDOUT or exc is not None:
@@ -51,12 +54,15 @@ class Pipes(asyncio.SubprocessProtocol):
             self._end()
 
     def pause_writing(self) -> None:
+        """It does not read what it is told."""
         self._room.clear()
 
     def resume_writing(self) -> None:
+        """It does again."""
         self._room.set()
 
     def process_exited(self) -> None:
+        """It has ended."""
         self.left.set()
 
     async def read(self) -> bytes | None:
@@ -93,10 +99,10 @@ class Pipes(asyncio.SubprocessProtocol):
         self._input.close()
         self._room.set()
 
-    def close(self) -> None:
-        """Give up what it has not read, and what others may hold open."""
-        self._input.abort()
-        self._output.close()
+    def give_up(self) -> None:
+        """Forget what it has not read: others may hold its input open for ever."""
+        if self._input.get_write_buffer_size():
+            self._input.abort()
 
     def _end(self) -> None:
         self._over = True

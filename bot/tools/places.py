@@ -6,11 +6,14 @@ was there. The digest is the same in every process that reads the same definitio
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from bot.domain.secret_shapes import masked
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.domain.tools import digest
+
+_HOST = re.compile(r"\w+://[^/?#]*")
 
 
 def place_of(config: ServerConfig) -> str:
@@ -19,9 +22,18 @@ def place_of(config: ServerConfig) -> str:
     """
     match config.transport:
         case HttpTransport(url):
-            return digest(["http", masked(_without_credentials(url))])
+            return digest(["http", *_shown(_without_credentials(url))])
         case StdioTransport(command, args, _, cwd):
             return digest(["stdio", command, [masked(each) for each in args], cwd or ""])
+
+
+def _shown(url: str) -> tuple[str, ...]:
+    """An address without what looks like a secret. Its host is none, whatever it looks like."""
+    found = _HOST.match(url)
+    host = found[0] if found else ""
+    path, whole = masked(url[len(host) :]), masked(url)
+    # As it was always said, so that what was signed before an upgrade still counts after it.
+    return (whole,) if whole == f"{host}{path}" else (host, path)
 
 
 def _without_credentials(url: str) -> str:

@@ -25,6 +25,10 @@ _REMEMBERED = 8
 _SHORTEST_LINE = 16
 """Of a secret in several lines, a key for instance, each line is one that is at least so long: logs come in lines."""
 
+_SHORTEST_MUDDLE = 16
+_PIECES = re.compile(r"[A-Za-z0-9]+")
+_WORDS = re.compile(r"[A-Za-z][a-z]{3,14}|[A-Z]{4,15}")
+
 _KEY_NAME = re.compile(r"(?i)key|token|secret|pass|auth|sig|cred")
 """What values of an address's query are secret by themselves, too."""
 
@@ -45,9 +49,11 @@ class Redaction:
 
     def learn_passing(self, place: str, secrets: Iterable[str]) -> None:
         """Hide these, too, until others have come in their place often enough that nobody says them any more: a token
-        that is another one every hour must not make every text slower for ever.
+        that is another one every hour must not make every text slower for ever. Others have chosen these: one that
+        somebody might write who does not know it would hide words of tools and servers that are not theirs, and is
+        left alone.
         """
-        spelled = frozenset(each for secret in secrets for each in _spellings(secret))
+        spelled = frozenset(each for secret in secrets if _made_by_a_machine(secret) for each in _spellings(secret))
         kept = self._passing.setdefault(place, deque(maxlen=_REMEMBERED))
         if spelled not in kept:
             kept.append(spelled)
@@ -74,6 +80,15 @@ class Redaction:
                 return {self(str(key)): self.json(each) for key, each in value.items()}
             case _:
                 return value
+
+
+def _made_by_a_machine(secret: str) -> bool:
+    """Nobody names a thing so: a long muddle of letters and digits, or some of them beside what may be words. Tokens
+    are so by their nature (RFC 6749 10.10), `properties` and `create_issue` are not.
+    """
+    if any(len(piece) >= _SHORTEST_MUDDLE and not piece.isalpha() for piece in _PIECES.findall(secret)):
+        return True
+    return sum(map(str.isalnum, _WORDS.sub("", secret))) >= _SHORTEST
 
 
 def _spellings(secret: str) -> Iterator[str]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot.app.models import Models, choose_model
-from bot.errors import SettingsError
+from bot.domain.completions import Completion, ModelRequest
+from bot.domain.messages import user
+from bot.errors import ModelUnavailable, SettingsError
 from bot.llm import providers
 from bot.llm.demo.model import DemoModel
 from bot.settings import read_settings
+from tests.fakes.parts import ScriptedModel, say
+from tests.web.house import ScriptedChoice
 
 ANTHROPIC_DEFAULT = "claude-sonnet-5-5"
 OPENAI_DEFAULT = "gpt-5.5"
@@ -172,3 +178,14 @@ def test_a_choice_does_not_show_its_key() -> None:
     choice = choose_model(read_settings(openai_api_key=SECRET), "openai:small")
     assert "openai:small" in repr(choice)
     assert SECRET not in repr(choice)
+
+
+async def test_an_answer_names_the_model_of_several_that_gave_it() -> None:
+    away = ScriptedChoice("first", "scripted", model=ScriptedModel([ModelUnavailable("It is away.")]))
+    there = ScriptedChoice("second", "scripted", model=ScriptedModel([say("Hello.")]))
+    models = Models(replace(away, others=(there,)), pytest.fail)
+    async with aclosing((await models.named("")).stream(ModelRequest((user("hi"),)))) as events:
+        *_, last = [event async for event in events]
+    assert isinstance(last, Completion)
+    assert last.model == "second"
+    await models.close()

@@ -9,7 +9,9 @@ import pytest
 
 from bot.app.operator_files import read_operator_files
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.completions import Usage
 from bot.domain.servers import HttpTransport
+from bot.domain.usage import NO_PRICES, Unit
 from bot.engine.policy import Policies
 from bot.errors import SettingsError
 from bot.settings import read_settings
@@ -145,3 +147,22 @@ def test_variables_of_the_servers_file_may_stand_in_the_env_file(
     assert entry.config.transport == HttpTransport(
         "https://search.example/mcp", {"Authorization": "Bearer from-the-process"}
     )
+
+
+@pytest.mark.parametrize("name", ["prices", "limits"])
+def test_a_file_of_prices_or_limits_that_is_named_has_to_exist_and_the_usual_one_need_not(
+    folder: Path, name: str
+) -> None:
+    assert (read_operator_files(read_settings()).prices, read_operator_files(read_settings()).limits) == (NO_PRICES, ())
+    with pytest.raises(SettingsError, match=f"^{name.upper()}_FILE names .*{name}.toml, and there is no such file"):
+        read_operator_files(read_settings(**{f"{name}_file": folder / f"{name}.toml"}))
+
+
+def test_the_examples_of_prices_and_limits_can_be_used_as_they_are() -> None:
+    config = PROJECT / "config"
+    files = read_operator_files(
+        read_settings(prices_file=config / "prices.example.toml", limits_file=config / "limits.example.toml")
+    )
+    assert {price.of(Usage(10, 10)) for price in files.prices.prices} == {0}, "there are no invented prices in it"
+    assert [limit.unit for limit in files.limits] == [Unit.TOKENS, Unit.MONEY]
+    assert files.unpriced(["PROVIDER:NAME", "demo"]) == ["demo"]

@@ -42,6 +42,7 @@ from tests.commands.stores import (
     MemoryPolicies,
     MemoryProfiles,
     MemoryServers,
+    MemoryUsage,
 )
 from tests.fakes.parts import ANA, BEN, HALL
 
@@ -176,6 +177,7 @@ class Office:
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     grants: MemoryGrants = field(default_factory=MemoryGrants)
+    usage: MemoryUsage = field(default_factory=MemoryUsage)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
     rules: tuple[Rule, ...] = ()
@@ -257,6 +259,8 @@ class Office:
             self.recent,
             self.examined,
             lambda servers: self.counted if "jira" in servers else SinceStart(),
+            self.usage,
+            self.usage.balances,
             file="config/mcp_servers.json",
             allowed_names=self.allowed_names,
             clock=lambda: NOW,

@@ -17,6 +17,7 @@ from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
+from bot.domain.usage import Balance, Spender, Spent, SpentBy, UsageQuery
 from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
 from bot.stores import Activity, ApprovalActivity, Backlog, ConversationSummary, PastCall
 
@@ -300,3 +301,28 @@ class MemoryArchive:
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
         self.looks.append((since, workspace, server))
         return self.activities
+
+
+@dataclass
+class MemoryUsage:
+    spent: dict[str, Spent] = field(default_factory=dict)
+    """What is added up, by name."""
+    limits: list[Balance] = field(default_factory=list)
+    looks: list[tuple[UsageQuery, str]] = field(default_factory=list)
+    """What was asked for, and by what."""
+
+    async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+        whole = Spent()
+        for each in self.spent.values():
+            whole = whole.joined(each)
+        return [whole for _ in queries]
+
+    async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+        self.looks.append((query, by))
+        return list(self.spent.items())
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        raise NotImplementedError
+
+    async def balances(self, spender: Spender) -> Sequence[Balance]:
+        return self.limits

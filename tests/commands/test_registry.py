@@ -18,7 +18,7 @@ async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant() -> N
 
 async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> None:
     reply = await office().ask("xyzzy")
-    assert reply.text == "There is no such command. What there is: `/mcp`, `/profile`, `/conversations`."
+    assert reply.text == "There is no such command. What there is: `/mcp`, `/profile`, `/conversations`, `/usage`."
 
 
 async def test_a_form_that_nobody_opened_is_an_answer_and_no_exception() -> None:

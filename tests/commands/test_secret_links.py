@@ -12,6 +12,7 @@ from bot.commands.parts import CommandParts, Linking
 from bot.domain.commands import Form, Reply
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.links import SecretLink
+from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, two_servers
 from tests.fakes.parts import ANA, HALL
@@ -201,3 +202,51 @@ async def test_without_links_the_refusal_says_what_switches_them_on() -> None:
     refused = await off.ask("mcp secret set jira auth")
     assert refused.failed
     assert "`PUBLIC_URL`" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("--auth api_key", "--auth client_credentials --client-id bot"),
+        ("--auth client_credentials --client-id bot", "--auth api_key"),
+        ("--auth client_credentials --client-id bot", "--auth header --url https://evil.example/mcp"),
+    ],
+)
+async def test_a_secret_that_was_typed_for_one_way_to_sign_in_is_not_taken_for_another(
+    held: Linked, first: str, then: str
+) -> None:
+    assert not (await held.ask(f"{ADD} {first}")).failed
+    [before] = held.store.kept.values()
+    held.store.values[before.id][AUTH_SECRET] = "typed"
+    reply = await held.ask(f"mcp edit jira {then}")
+    assert "clear it first" in dict(reply.details)["--secret"]
+    assert held.store.kept[before.id] == before
+    assert not (await held.ask("mcp secret clear jira auth")).failed
+    reply = await held.ask(f"mcp edit jira {then}")
+    assert reply.text.startswith("`jira` is changed, and waits for the secret it signs in with.")
+    assert address(reply)
+
+
+async def test_one_that_was_kept_elsewhere_leaves_a_place_that_waits_for_another(held: Linked) -> None:
+    await with_server(held, secret="env:JIRA_KEY")
+    reply = await held.ask("mcp edit jira --auth client_credentials --client-id bot")
+    assert reply.text.startswith("`jira` is changed, and waits for the secret it signs in with.")
+    assert address(reply)
+
+
+@pytest.mark.parametrize("change", ["--client-id robot", "--url https://jira.example/tenant-2/mcp"])
+async def test_a_clients_secret_that_was_typed_stays_with_its_client_and_its_address(held: Linked, change: str) -> None:
+    await held.ask(f"{ADD} --auth client_credentials --client-id bot")
+    [before] = held.store.kept.values()
+    reply = await held.ask(f"mcp edit jira {change}")
+    assert "own secret is" in dict(reply.details)[change.split(maxsplit=1)[0]]
+    assert held.store.kept[before.id] == before
+    assert not (await held.ask(f"mcp edit jira {change} --secret env:JIRA")).failed
+
+
+async def test_a_header_of_a_server_stays_when_it_is_signed_in_to_otherwise(held: Linked) -> None:
+    await held.ask(f"{ADD} --auth oauth --client-id bot")
+    await held.ask("mcp secret set jira header:X-Team")
+    [record] = held.store.kept.values()
+    held.store.kept[record.id] = replace(record, secrets={"header:X-Team": SecretReference(SecretSource.STORED)})
+    assert not (await held.ask("mcp edit jira --auth none --url https://jira.example/v2")).failed

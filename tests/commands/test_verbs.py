@@ -12,9 +12,11 @@ from bot.commands.parts import Difference
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry
 from bot.domain.commands import Invocation, Reply, Who
+from bot.domain.completions import Usage
 from bot.domain.conversations import Member
 from bot.domain.profiles import Profile, places
 from bot.domain.servers import ServerStatus, Standing
+from bot.domain.usage import Spent
 from bot.stores import ConversationSummary, PastCall
 from tests.commands.grants import a_grant
 from tests.commands.over_http import said_over_http
@@ -55,6 +57,7 @@ async def prepared(way: Way | None = None) -> Office:
     held.grants.kept.append(a_grant(place="test:w", by="test:ana"))
     held.archive.past.append(PastCall(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
+    held.usage.spent["anthropic:best"] = Spent(1, Usage(1_000, 200))
     held.news = Difference(added=("sentry",))
     return held
 
@@ -204,6 +207,11 @@ CASES = [
         who=Who.EVERYONE,
     ),
     Case("conversations help", "/conversations list", who=Who.EVERYONE),
+    Case("usage me", "Your questions · 1,200 tokens", who=Who.EVERYONE),
+    Case("usage channel", "This channel · 1,200 tokens"),
+    Case("usage workspace --by model", "This workspace · 1,200 tokens"),
+    Case("usage all", "Only the operator sees every workspace"),
+    Case("usage help", "/usage me", who=Who.EVERYONE),
 ]
 
 

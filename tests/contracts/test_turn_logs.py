@@ -468,7 +468,7 @@ async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None
         await ledger.log.finish(await running(ledger, text), TurnStatus.DONE, [ANSWER], "")
     await running(ledger, "four")
     history = await ledger.log.history(HALL, 4, 2)
-    assert [record.turn.question.text for record in history] == ["two", "three"]
+    assert [record.turn.question.text for record in history.turns] == ["two", "three"]
     assert await ledger.log.latest("test:w:hall:") == HALL
     assert await ledger.log.latest("test:w:else") is None
 
@@ -665,7 +665,7 @@ async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(led
     assert [view.turn.question.text for view in await ledger.log.recent(HALL, 9)] == ["three"]
 
 
-async def test_a_deleted_conversation_takes_everything_along_but_the_audit(ledger: Ledger) -> None:
+async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_what_was_counted(ledger: Ledger) -> None:
     claim = await running(ledger)
     await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert not await ledger.log.delete_conversation(HALL, BEN)
@@ -682,7 +682,7 @@ async def test_a_deleted_conversation_takes_everything_along_but_the_audit(ledge
         }
 
     counts = await ledger.database.run(left)
-    assert {name for name, rows in counts.items() if rows} == {"audit"}
+    assert {name for name, rows in counts.items() if rows} == {"audit", "usage"}
     rows = await ledger.database.run(lambda connection: list(audit.rows(connection)))
     assert [row["kind"] for row in rows] == ["asked", "stopped", "deleted conversation"]
 

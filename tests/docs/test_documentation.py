@@ -28,7 +28,7 @@ _EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path:
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z][a-z-]*|'[^'\n]*'))+")
-_IN_CHAT = re.compile(r"(?:(?<![\w/])/(mcp|profile|conversations)|\bcountersign (servers)) +([a-z][^`'\n#|]*)")
+_IN_CHAT = re.compile(r"(?:(?<![\w/])/(mcp|profile|conversations|usage)|\bcountersign (servers)) +([a-z][^`'\n#|]*)")
 """A command of the chat, with its verb: up to the end of the code it stands in."""
 
 
@@ -89,7 +89,7 @@ def test_named_commands_and_options_exist(document: Path) -> None:
     commands = dict(_commands(typer.main.get_command(app)))
     for named in _COMMAND.findall(document.read_text(encoding="utf-8")):
         words = re.sub("'[^']*'", "", named).split()[1:]
-        if words[:1] == ["servers"]:
+        if words[:1] in (["servers"], ["usage"]):
             continue  # what follows is for the commands of the chat
         path = tuple(word for word in words if not word.startswith("-"))
         found = max((known for known in commands if path[: len(known)] == known), key=len)

@@ -70,7 +70,7 @@ def test_a_value_becomes_no_option_unless_the_slot_allows_it(value: str) -> None
     assert filled(PathRule("/srv"), value) == f"/srv/{value}"
 
 
-@pytest.mark.parametrize("value", ["a\nb", "a\0b", "a\x1b[2Kb", "a\u202eb", "a\u200bb", "x" * 501])
+@pytest.mark.parametrize("value", ["a\nb", "a\0b", "a\x1b[2Kb", "a\u202eb", "a\u200bb", "a\u3164", "\u2800", "x" * 501])
 def test_what_cannot_be_seen_is_not_taken(value: str) -> None:
     assert "all of which can be seen" in wrong(TextRule(re.compile("(?s).*")), value)
 

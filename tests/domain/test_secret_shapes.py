@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from bot.domain.secret_shapes import MASK, looks_secret, masked, secret_name
+from bot.domain.secret_shapes import MASK, asks_for_secret, looks_secret, masked, secret_name
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,37 @@ def test_a_name_that_keeps_a_secret(name: str) -> None:
 )
 def test_a_name_that_keeps_none(name: str) -> None:
     assert not secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pass_word",
+        "p a s s w o r d",
+        "pass\u200bword",
+        "p\u0430ssw\u043erd",
+        "\uff30\uff41\uff53\uff53\uff57\uff4f\uff52\uff44",
+        "Pa\u0301ssword",
+        "passcode",
+        "Passwort",
+        "Your PIN, please",
+        "One-time code",
+        "CVV",
+        "Card number",
+        "Recovery phrase",
+        "SSH key",
+        "Type your GitHub password here",
+    ],
+)
+def test_words_that_ask_for_a_secret_however_they_are_written(words: str) -> None:
+    assert asks_for_secret(words)
+
+
+@pytest.mark.parametrize(
+    "words", ["Title", "seats", "Max tokens", "Project key", "Author", "Zip code", "How many seats?", "Which ticket?"]
+)
+def test_words_that_ask_for_none(words: str) -> None:
+    assert not asks_for_secret(words)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.engine.engine import Engine
+from bot.engine.instructions import Instructions
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook
 from bot.storage.database import Database
@@ -49,7 +50,7 @@ class House:
         settings: dict[str, object] = {
             "rules": self.rules or RuleBook(policies, Signatories(admins=frozenset({"test:ana"}))),
             "approval_seconds": self.approval_seconds,
-            "system_prompt": "Be useful.",
+            "instructions": Instructions("Be useful."),
             "pause": pause,
             **changes,
         }

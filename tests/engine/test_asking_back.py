@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -210,6 +211,9 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: Hous
         ServerQuestion("q", "Go", LinkAsk("http://pay.example.com/1")),
         ServerQuestion("q", "Go", LinkAsk("javascript:alert(1)")),
         ServerQuestion("q", "Go", LinkAsk("https://user@pay.example.com/")),
+        ServerQuestion("q", "Go", LinkAsk("https://evil.example\\.pay.example.com/")),
+        ServerQuestion("q", "Go", LinkAsk("https://%65vil.example/")),
+        ServerQuestion("q", "Go", LinkAsk("http://127.0.0.1.evil.example/")),
     ],
 )
 async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
@@ -244,6 +248,28 @@ async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chos
     assert [each.reason for each in calls_of(view)[0].elicitations] == ["Nobody answered in time."]
 
 
+@pytest.mark.parametrize(("server_id", "place"), [("another", "here"), ("", "elsewhere")], ids=["server", "place"])
+async def test_an_answer_goes_to_the_server_that_has_asked_and_to_no_other(
+    house: House, server_id: str, place: str
+) -> None:
+    booking, other = Booking(SEATS), Booking(SEATS)
+    with_tool(house, booking)
+    before = replace(tool("s__book"), place="here")
+    house.toolbox.add(before, booking.book)
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        question = await asked(house, receipt.turn_id)
+        house.toolbox.add(replace(before, server_id=server_id, place=place), other.book)
+        assert await engine.answer(question.id, THREE, member(ANA)) == Answered(Action.ACCEPT)
+        view = await house.surface.ended(receipt.turn_id)
+    assert (len(booking.seen), other.seen) == (1, [])
+    (step,) = calls_of(view)
+    assert step.status is StepStatus.FAILED
+    assert step.result is not None
+    assert "the answers were for the first" in step.result.text
+
+
 async def test_a_server_that_never_has_enough_is_given_up(house: House) -> None:
     seen: list[CallContext] = []
 
@@ -263,6 +289,27 @@ async def test_a_server_that_never_has_enough_is_given_up(house: House) -> None:
     assert step.result is not None
     assert TOO_MANY in step.result.text
     assert len(seen) == MOST_ROUNDS + 1
+
+
+async def test_a_server_that_asks_for_what_nobody_may_be_asked_is_given_up_sooner(house: House) -> None:
+    """Each such question is a card in the conversation."""
+    rounds = 0
+
+    async def insatiable(_call: ToolCall, _context: CallContext) -> ToolOutcome:
+        nonlocal rounds
+        rounds += 1
+        return AsksBack(tuple(ServerQuestion(f"q{n}", "Go", LinkAsk("ftp://example.com")) for n in range(10)))
+
+    house.toolbox.add(tool("s__book"), insatiable)
+    house.allow("s__book")
+    house.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
+    engine = house.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("book"))
+        view = await house.surface.ended(receipt.turn_id)
+    (step,) = calls_of(view)
+    assert step.status is StepStatus.FAILED
+    assert (rounds, len(step.elicitations)) == (2, 10)
 
 
 async def test_a_call_that_is_under_way_waits_for_the_answer(house: House) -> None:

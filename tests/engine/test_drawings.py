@@ -20,6 +20,7 @@ from tests.fakes.parts import (
     ANA,
     NEWEST,
     RecordingSurface,
+    ScriptedModel,
     ask_for,
     call,
     message,
@@ -156,14 +157,52 @@ async def test_an_end_that_nobody_saw_is_drawn_at_the_next_start(house: House) -
     assert view.turn.failure == "It did not work."
 
 
+class Unhurried(RecordingSurface):
+    """Its drawings take until the model has been asked."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        super().__init__(pace=60.0)
+        self._model = model
+
+    async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        async for each in super().show(view, refs):
+            await until(lambda: bool(self._model.requests))
+            yield each
+
+
 async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platform(house: House) -> None:
-    house.surface.pace = 60.0
-    house.model.script = [say(" ".join(["word"] * 500))]
+    async def long_answer(_request: ModelRequest) -> Completion:
+        await until(lambda: 60.0 in house.pauses)
+        return say(" ".join(["word"] * 500))
+
+    house.surface = Unhurried(house.model)
+    house.model.script = [long_answer]
     engine = house.engine()
     async with running(engine):
         await house.surface.ended((await engine.receive(message("long"))).turn_id)
     assert len(house.surface.views) < 20
-    assert 60.0 in house.pauses
+
+
+async def test_the_first_words_of_an_answer_do_not_wait_for_the_pace_of_the_platform(house: House) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if seconds == 60.0 and pauses.count(60.0) == 1:
+            await asyncio.Event().wait()
+        await asyncio.sleep(min(seconds, 0.01))
+
+    async def answer(_request: ModelRequest) -> Completion:
+        await until(lambda: 60.0 in pauses)
+        return say("Hello there.")
+
+    house.surface = Unhurried(house.model)
+    house.model.script = [answer]
+    engine = house.engine(pause=pause)
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await house.surface.wait_for(lambda view: view.streaming.startswith("Hello"))
+        await house.surface.ended(receipt.turn_id)
 
 
 async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(house: House) -> None:

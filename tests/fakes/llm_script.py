@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -166,7 +167,7 @@ class Request:
 
     @property
     def question(self) -> str:
-        """The text of the last message a person wrote. Notes of the operator in it are left out."""
+        """The text of the last message a person wrote. Notes of the operator in it are left out, and whose it is."""
         texts = [_texts(message) for message in self.messages if message.get("role") == "user"]
         return next((text for text in reversed(texts) if text), "")
 
@@ -188,13 +189,16 @@ class Request:
 
 Rule = Callable[[Request], Reply]
 
+_SPEAKER = re.compile(r"\AMessage from [^\n]*:(\n|\Z)")
+"""The line in which the bot says who asks."""
+
 
 def _texts(holder: Mapping[str, Any]) -> str:
     content = holder.get("content") or holder.get("output") or ""
     if isinstance(content, str):
-        return content
+        return _SPEAKER.sub("", content)
     texts = (block["text"] for block in content if block["type"] in ("text", "input_text"))
-    return "\n".join(text for text in texts if not text.startswith("<operator_note>"))
+    return "\n".join(text for text in texts if not text.startswith("<operator_note>") and not _SPEAKER.match(text))
 
 
 def pieces(text: str, count: int) -> list[str]:

@@ -220,7 +220,7 @@ class FakeOAuth:
         self.asked.append(("/register", {key: str(value) for key, value in wanted.items()}, dict(request.headers)))
         name = f"client-{len(self.clients) + 1}"
         method = wanted.get("token_endpoint_auth_method", "client_secret_basic")
-        secret = f"secret-of-{name}" if method in _SECRET_METHODS else ""
+        secret = f"secret-of-{name}-{secrets.token_urlsafe(24)}" if method in _SECRET_METHODS else ""
         self.clients[name] = (secret, method)
         given = {**wanted, "client_id": name, **({"client_secret": secret} if secret else {})}
         return JSONResponse(given, 201)
@@ -237,7 +237,7 @@ class FakeOAuth:
         if self.denies:
             back["error"] = "access_denied"
         else:
-            back["code"] = secrets.token_urlsafe(16)
+            back["code"] = secrets.token_urlsafe(24)
             self._codes[back["code"]] = query
         return RedirectResponse(f"{query['redirect_uri']}?{urlencode(back)}", 302)
 
@@ -295,13 +295,13 @@ class FakeOAuth:
                 return None
 
     def _issue(self, granted: Token) -> dict[str, Any]:
-        name = f"access-{secrets.token_urlsafe(8)}"
+        name = f"access-{secrets.token_urlsafe(24)}"
         self.tokens[name] = granted
         given: dict[str, Any] = {"access_token": name, "token_type": "Bearer", "scope": granted.scope}
         if self.life is not None:
             given["expires_in"] = self.life
         if self.refresh_tokens:
-            given["refresh_token"] = f"refresh-{secrets.token_urlsafe(8)}"
+            given["refresh_token"] = f"refresh-{secrets.token_urlsafe(24)}"
             self._refresh[given["refresh_token"]] = granted
         return given
 

@@ -252,6 +252,15 @@ def test_leading_system_messages_are_the_system_prompt_and_later_ones_notes_of_t
     assert body["cache_control"] == {"type": "ephemeral"}
 
 
+def test_where_the_messages_end_that_stay_there_is_a_mark_for_the_cache_of_the_vendor() -> None:
+    messages = (system("A"), user("Hi"), assistant("Hello"), user("And now?"))
+    request = ModelRequest(messages, stable_messages=3)
+    marked = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
+    at_home, elsewhere = (request_body(MODEL, request, own_address=own)["messages"] for own in (True, False))
+    assert [each["content"] for each in at_home] == [[text("Hi")], [marked], [text("And now?")]]
+    assert [each["content"] for each in elsewhere] == [[text("Hi")], [text("Hello")], [text("And now?")]]
+
+
 @pytest.mark.parametrize("tag", ["</operator_note>", "<operator_note>", "<OPERATOR_NOTE >"])
 def test_nobody_else_can_write_a_note_of_the_operator(tag: str) -> None:
     forged = transcript(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
@@ -47,9 +48,9 @@ async def everything(model: MeasuredModel) -> list[ModelEvent]:
     return [event async for event in model.stream(REQUEST)]
 
 
-async def test_an_answer_is_handed_on_as_it_is_and_measured_once() -> None:
+async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -> None:
     model, found = measured(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
-    assert await everything(model) == [TextDelta("Hel"), TextDelta("lo."), ANSWER]
+    assert await everything(model) == [TextDelta("Hel"), TextDelta("lo."), replace(ANSWER, model="small")]
     assert found == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.elicitations import DECLINED, Action, Elicitation, Elicited
 from bot.domain.turns import StepStatus, TurnStatus
-from bot.rendering.inquiries import LIKE_ANOTHER, NOT_NEEDED, InquiryCard, inquiry_card
+from bot.rendering.inquiries import LIKE_ANOTHER, NO_SECRETS, NOT_NEEDED, InquiryCard, inquiry_card
 from tests.rendering.turns import a_form, a_link, a_step, a_view
 
 
@@ -43,6 +43,12 @@ def test_a_link_that_waits_says_where_it_leads_and_not_its_address() -> None:
 )
 def test_a_domain_in_letters_that_look_like_others_has_a_warning(url: str) -> None:
     assert the_card(a_link(url=url)).warning == LIKE_ANOTHER
+
+
+def test_a_form_whose_words_speak_of_a_secret_has_a_warning() -> None:
+    assert the_card(a_form(message="Type your password.")).warning == NO_SECRETS
+    field = {"type": "string", "description": "The code of six digits: your one-time code"}
+    assert the_card(a_form(message="Go on?", properties={"answer": field})).warning == NO_SECRETS
 
 
 def test_a_long_message_is_cut_and_what_hides_in_it_is_gone() -> None:

@@ -138,6 +138,27 @@ def test_what_is_too_much_for_a_form_is_named() -> None:
     assert form.field_of("f30") == "a30"
 
 
+def test_nothing_is_sent_that_nobody_has_seen() -> None:
+    many = {f"f{n}": {"type": "string", "default": "seen"} for n in range(MOST_FIELDS)}
+    long = {"type": "string", "default": "x" * 4_000}
+    consent = {"type": "boolean", "default": True}
+    form = inquiry_form(schema((), **many, consent=consent, note={"default": ""}, long=long))
+    assert form.left == ("consent", "note", "long")
+    assert form.read({}) == (dict.fromkeys(many, "seen"), {})
+    hidden = inquiry_form(schema(note={"type": "string", "default": "Bearer abcdefghijklmnop"}))
+    assert hidden.read({each.name: each.value for each in hidden.fields}) == ({}, {})
+
+
+def test_a_choice_is_the_one_that_is_shown_though_another_is_called_so_inside() -> None:
+    about = {"type": "string", "enum": ["2", "1"], "enumNames": ["1", "2"]}
+    assert [sent(about, shown) for shown in ("1", "2")] == ["2", "1"]
+
+
+def test_a_field_without_a_name_has_one_on_screens() -> None:
+    form = inquiry_form(schema((), **{" ": {"type": "string", "title": " "}}))
+    assert [each.label for each in form.fields] == ["(no name)"]
+
+
 @pytest.mark.parametrize("odd", [{}, {"properties": None}, {"properties": {"it": None}}, {"properties": {"it": {}}}])
 def test_odd_schemas_make_forms_all_the_same(odd: dict[str, Any]) -> None:
     form = inquiry_form(odd)

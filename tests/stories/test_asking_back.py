@@ -24,7 +24,11 @@ PAGE = "https://pay.example.com/c/7f3a?for=K7P2"
 POLICY = '[[rules]]\npolicy = "ALWAYS_ALLOW"\nserver = "travel"\n'
 TOKEN = "a-token-of-the-operator-for-this-story"
 KEYS = "[a] answer…  [d] decline"
-ASKED = ("▌ travel asks for an answer:", "▌ The 14:05 has seats left. How many?", "wants: Seats, A note for the guard")
+ASKED = (
+    "▌ travel asks for an answer:",
+    "▌ > The 14:05 has seats left. How many?",
+    "wants: Seats, A note for the guard",
+)
 every_era = pytest.mark.parametrize("era", ["modern", "older"])
 
 

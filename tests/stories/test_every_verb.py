@@ -1,4 +1,4 @@
-"""Every verb of `/mcp`, `/profile` and `/conversations`, as it is typed at the real terminal and seen there.
+"""Every verb of `/mcp`, `/profile`, `/conversations` and `/usage`, as it is typed at the real terminal and seen there.
 
 One session of the operator, who does everything once; one of a person without rights, who tries the same; and the
 audit in the database, which holds each change once.
@@ -126,7 +126,10 @@ MIDDLE = (
         audit=("changed server",),
     ),
     typed(f"/mcp edit ticket-desk --title {TOKEN}", "That looks like a token. It was not saved."),
-    typed("/mcp edit ticket-desk --url nowhere --auth magic", "--auth is one of none, header, basic, api_key, oauth, client_credentials."),
+    typed(
+        "/mcp edit ticket-desk --url nowhere --auth magic",
+        "--auth is one of none, header, basic, api_key, oauth, client_credentials.",
+    ),
     typed(
         "/mcp edit ticket-desk --url nowhere --tool-timeout never",
         "Nothing was changed.",
@@ -194,6 +197,11 @@ MIDDLE = (
     for_all("/conversations show", "The last 2 turns", "Run ticket-desk.look_01"),
     for_all("/conversations export", "The conversation as Markdown: 2 turns.", "ticket 7 is open"),
     for_all("/conversations help", "/conversations list"),
+    for_all("/usage me", "Your questions: no model was asked since"),
+    typed("/usage channel", "This channel: no model was asked since"),
+    typed("/usage workspace", "This workspace: no model was asked since"),
+    typed("/usage all", "All workspaces: no model was asked since"),
+    for_all("/usage help", "/usage me"),
 )
 AFTER = (
     typed("/profile delete Support --confirm support-desk", "That was not its name. Nothing was deleted."),

@@ -282,8 +282,11 @@ def page(url: str) -> dict[str, Any]:
     [
         ([ASKED] * 11, "11 answers at once"),
         ([form({"type": "string", "description": "x" * 33_000})], "more than 32768 characters"),
+        ([form({"type": "string", "x": json.loads("[" * 70 + "]" * 70)})], "nested deeper than 64 levels"),
         ([form({"type": "object", "properties": {}})], "no texts, numbers, switches or choices"),
         ([form({"type": "array", "items": {"type": "string"}})], "no texts, numbers, switches or choices"),
+        ([form({"type": "string", "enum": [{"a": 1}]})], "no texts, numbers, switches or choices"),
+        ([form({"oneOf": [{"const": ["a"], "title": "A"}]})], "no texts, numbers, switches or choices"),
         ([form("text")], "no texts, numbers, switches or choices"),
         ([page("https://a.example.com/" + "x" * 2_000)], "more than 2000 characters"),
         ([page("https://a.example.com/?t=hunter2-token")], "there is a secret in it"),

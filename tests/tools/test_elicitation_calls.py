@@ -64,6 +64,14 @@ async def test_a_server_that_nobody_has_called_asks_nobody(pipe: Pipe) -> None:
     assert await pipe.ask() == "cancel"
 
 
+async def test_a_server_that_asks_nobody_without_end_does_not_fill_the_log(
+    pipe: Pipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3 * MOST_ROUNDS):
+        assert await pipe.ask() == "cancel"
+    assert len(caplog.records) == MOST_ROUNDS
+
+
 async def test_the_only_call_is_the_one_it_is_about(pipe: Pipe) -> None:
     with (await pipe.call()).sent(SENT, long()):
         assert await pipe.ask() == "accept"

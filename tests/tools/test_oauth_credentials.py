@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bot.domain.servers import AuthenticationKind, ServerEntry, ServerStatus
 from bot.domain.tools import Returned
 from tests.fakes.oauth import FakeOAuth
@@ -69,3 +71,45 @@ async def test_credentials_that_are_not_enough_for_a_call_get_more_once(tmp_path
             await here.box.connect(SERVER)
             assert isinstance(await call(named(here.box, "echo"), here.box, text="x"), Returned)
             assert [form["scope"] for form in oauth.forms("/token")] == ["read", "read write"]
+
+
+@pytest.mark.parametrize(("query", "client"), [("?v=2", "bot"), ("", "robot")])
+async def test_credentials_at_another_address_or_of_another_client_get_a_token_of_their_own(
+    tmp_path: Path, query: str, client: str
+) -> None:
+    async with FakeOAuth() as oauth:
+        oauth.clients |= {"bot": ("right-one", "client_secret_basic"), "robot": ("other-one", "client_secret_basic")}
+        async with office(tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")) as here:
+            assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
+        secret = oauth.clients[client][0]
+        config = server(f"{oauth.url}{query}", ITSELF, client_id=client, client_secret=secret)
+        async with office(tmp_path, config) as here:
+            assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
+        assert oauth.grants("client_credentials") == 2
+
+
+@pytest.mark.parametrize(("query", "client"), [("?v=2", "bot"), ("", "robot")])
+async def test_a_secret_is_shown_to_no_other_authorization_server_wherever_it_is_taken_along(
+    tmp_path: Path, query: str, client: str
+) -> None:
+    async with FakeOAuth() as oauth, FakeOAuth() as other:
+        oauth.clients["bot"] = ("right-one", "client_secret_basic")
+        async with office(tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")) as here:
+            assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
+        oauth.signed_in_at = other.issuer
+        config = server(f"{oauth.url}{query}", ITSELF, client_id=client, client_secret="right-one")
+        async with office(tmp_path, config) as here:
+            assert "in place of" in (await here.box.connect(SERVER)).problem
+        assert other.asked == []
+
+
+async def test_a_bot_that_is_to_sign_itself_in_does_not_go_on_as_the_person_before(tmp_path: Path) -> None:
+    async with FakeOAuth() as oauth:
+        oauth.clients["bot"] = ("right-one", "client_secret_basic")
+        async with office(tmp_path, server(oauth.url, client_id="bot", client_secret="right-one")) as here:
+            await here.sign_in(oauth)
+        theirs = set(oauth.tokens)
+        oauth.carried.clear()
+        async with office(tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")) as here:
+            assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
+        assert theirs.isdisjoint(each.removeprefix("Bearer ") for each in oauth.carried)

@@ -25,7 +25,8 @@ from tests.tools.boxes import LIMIT
 from tests.tools.signing import KEY, SERVER, server
 
 CONFIG = server("https://jira.example/mcp")
-OLD = SignIn(place_of(CONFIG), "r", Registration("https://issuer.example", "bot"), access_token="old-token")
+OLD_TOKEN, NEW_TOKEN = "old-4kT9wQ2mZx7R", "new-8pL3vN6sYb1H"
+OLD = SignIn(place_of(CONFIG), "r", Registration("https://issuer.example", "bot"), access_token=OLD_TOKEN)
 
 
 class Slow:
@@ -62,10 +63,10 @@ async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(
     reading = asyncio.create_task(holding.read())
     async with asyncio.timeout(LIMIT):
         await slow.has_read.wait()
-    keeping = asyncio.create_task(holding.keep(replace(first, access_token="new-token")))
+    keeping = asyncio.create_task(holding.keep(replace(first, access_token=NEW_TOKEN)))
     slow.may_say.set()
     await asyncio.gather(reading, keeping)
-    assert holding.access_token == "new-token"
+    assert holding.access_token == NEW_TOKEN
     assert (await holding.read()) == holding.sign_in
-    assert holding.access_token == "new-token"
-    assert desk.redact("old-token, new-token") == "***, ***"
+    assert holding.access_token == NEW_TOKEN
+    assert desk.redact(f"{OLD_TOKEN}, {NEW_TOKEN}") == "***, ***"

@@ -134,6 +134,74 @@ async def test_more_than_metadata_can_have_is_not_read(tmp_path: Path) -> None:
         assert "its answer is larger than 256 KiB" in (await refusal(here)).cause
 
 
+@pytest.mark.parametrize(
+    "query", ["resource=https://bank.example/mcp", "client_id=x", "a=b&state=", "request_uri=urn:x"]
+)
+async def test_nobody_is_sent_to_an_address_that_says_itself_what_the_bot_has_to_say(
+    tmp_path: Path, query: str
+) -> None:
+    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+        oauth.endpoints["authorization_endpoint"] = f"{oauth.issuer}/authorize?{query}"
+        assert "says itself what the bot has to say" in (await refusal(here)).cause
+
+
+@pytest.mark.parametrize(
+    ("advertised", "client", "given"), [(False, "", False), (True, "", True), (False, "client-1", True)]
+)
+async def test_people_are_sent_to_another_domain_if_that_says_who_it_is_or_an_admin_knows_it(
+    tmp_path: Path, advertised: bool, client: str, given: bool
+) -> None:
+    async with FakeOAuth(advertises_issuer=advertised) as oauth:
+        oauth.endpoints["authorization_endpoint"] = "https://login.bank.example/authorize"
+        async with office(tmp_path, server(oauth.url, client_id=client)) as here:
+            if given:
+                assert (await here.sign_ins.begin(SERVER, ANA, HALL)).startswith("https://login.bank.example/")
+            else:
+                told = await refusal(here)
+                assert "sends people to login.bank.example, which is not its own" in told.cause
+                assert oauth.forms("/register") == []
+
+
+@pytest.mark.parametrize("endpoint", ["http://localhost:9000/delete", "https://127.0.0.1/x", "http://[::1]:1/y"])
+async def test_a_server_elsewhere_cannot_send_people_to_what_runs_on_their_own_machine(
+    tmp_path: Path, endpoint: str
+) -> None:
+    async def here_too(_host: str, _port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async with FakeOAuth() as oauth:
+        config = replace(server(oauth.url.replace("127.0.0.1", "mcp.example")), id="u1")
+        oauth.says_resource, oauth.endpoints["authorization_endpoint"] = config.transport.url, endpoint  # type: ignore[union-attr]
+        hosts = Allowances(frozenset(("mcp.example", "127.0.0.1")))
+        async with office(tmp_path, config, allowances=hosts, resolve=here_too) as here:
+            with pytest.raises(ServerTrouble, match="on the very machine of whoever follows the link"):
+                await here.sign_ins.begin("u1", ANA, HALL)
+
+
+async def test_an_authorization_endpoint_may_have_a_query_of_its_own(tmp_path: Path) -> None:
+    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+        oauth.endpoints["authorization_endpoint"] = f"{oauth.issuer}/authorize?tenant=t1"
+        await here.sign_in(oauth)
+        assert oauth.forms("/authorize")[0]["tenant"] == "t1"
+
+
+async def test_a_link_that_no_chat_takes_is_not_given(tmp_path: Path) -> None:
+    scopes = tuple(f"scope-{number}" for number in range(1_000))
+    async with FakeOAuth(scopes=scopes) as oauth, office(tmp_path, server(oauth.url)) as here:
+        told = await refusal(here)
+        assert "more than a link in a chat takes" in told.cause
+        assert "fewer scopes" in told.fix
+
+
+@pytest.mark.parametrize("charset", ["zlib", "hex", "undefined", "idna", "rot13"])
+async def test_a_refusal_in_an_encoding_that_is_none_is_a_refusal(tmp_path: Path, charset: str) -> None:
+    kind = {"content-type": f"application/json; charset={charset}"}
+    async with FakeEndpoint() as strange, FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+        strange.on[""] = Answer(400, b"\xff{}", kind)
+        oauth.endpoints["registration_endpoint"] = strange.url
+        assert "does not register the bot" in (await refusal(here)).cause
+
+
 # ---------------------------------------------------------------------- coming back
 
 
@@ -196,6 +264,8 @@ async def test_a_sign_in_is_not_used_for_a_server_at_another_address(tmp_path: P
         (200, {"access_token": "x", "token_type": "mac"}, "is not in the form that OAuth wants"),
         (200, {"access_token": "a\nb", "token_type": "bearer"}, "a token that no header can carry"),
         (200, "[" * 100_000, "is not in the form that OAuth wants"),
+        (200, '{"access_token": "x", "refresh_token": "\\ud800"}', "a token that cannot be sent back"),
+        (200, '{"access_token": "x", "scope": "\\ud800"}', "a token that cannot be sent back"),
     ],
 )
 async def test_a_code_that_brings_no_token_is_told_with_its_reason(

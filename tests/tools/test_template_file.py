@@ -94,7 +94,10 @@ def test_a_slot_that_cannot_be_used_is_named_with_its_reason(slot: str, said: st
     assert said in problem(tmp_path, slot)
 
 
-@pytest.mark.parametrize("variable", ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "NODE_OPTIONS", "A B", ""])
+@pytest.mark.parametrize(
+    "variable",
+    ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "NODE_OPTIONS", "GIT_SSH_COMMAND", "JAVA_TOOL_OPTIONS", "A B", ""],
+)
 def test_a_secret_decides_over_no_program(variable: str, tmp_path: Path) -> None:
     assert "variable must be" in problem(tmp_path, f'type = "secret"\nvariable = "{variable}"', args="")
 

@@ -179,10 +179,35 @@ def test_no_text_shows_a_secret_after_redaction(secret: str, around: str) -> Non
 def test_secrets_that_come_and_go_are_hidden_for_some_time_and_lasting_ones_for_ever() -> None:
     redact = Redaction(("lasting-secret",))
     for number in range(20):
-        redact.learn_passing("jira", (f"token-{number:02}-x",))
-    redact.learn_passing("wiki", ("token-of-wiki",))
-    assert redact("token-19-x token-12-x token-of-wiki lasting-secret") == "*** *** *** ***"
-    assert redact("token-00-x") == "token-00-x"
+        redact.learn_passing("jira", (f"token-{number:02}-9kT4wQ2x",))
+    redact.learn_passing("wiki", ("token-wiki-7pL3vN6s",))
+    assert redact("token-19-9kT4wQ2x token-12-9kT4wQ2x token-wiki-7pL3vN6s lasting-secret") == "*** *** *** ***"
+    assert redact("token-00-9kT4wQ2x") == "token-00-9kT4wQ2x"
+
+
+@pytest.mark.parametrize(
+    "word", ["properties", "create_issue_v2", "additionalProperties", "permission denied", "draft-07"]
+)
+def test_others_cannot_have_words_hidden_by_calling_them_a_token(word: str) -> None:
+    redact = Redaction()
+    redact.learn_passing("evil", (word,))
+    assert redact.json({"type": "object", word: word}) == {"type": "object", word: word}
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "gho_16C7e42F292c6912E7710c838347Ae178B4a",
+        "5f0c9a3e-7d41-4b8e-9c55-0a1b2c3d4e5f",
+        "mfzxgylsmvxgc43tnfxw4z3jnzsxe2lo",
+        "ya29.a0AfH6SMBx-9kT4wQ2xLm",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+    ],
+)
+def test_tokens_as_services_give_them_are_hidden(token: str) -> None:
+    redact = Redaction()
+    redact.learn_passing("jira", (token,))
+    assert redact(f"got {token}.") == "got ***."
 
 
 def test_what_every_client_says_of_itself_is_no_secret() -> None:

@@ -117,7 +117,7 @@ class _Transcript:
         self.request = request
         messages = request.messages
         last = max((at for at, each in enumerate(messages) if each.role is Role.USER), default=-1)
-        self.question = messages[last].text.strip() if last >= 0 else ""
+        self.question = _last_text(messages[last]) if last >= 0 else ""
         earlier = [each for each in messages[: max(last, 0)] if each.role is Role.ASSISTANT]
         self.first = not earlier
         self._asked = earlier[-1].provider_metadata.get("demo") if earlier else None
@@ -151,6 +151,12 @@ class _Transcript:
         if filled.missing:
             return None
         return Calls((Call(tool, filled.arguments),))
+
+
+def _last_text(message: Message) -> str:
+    """What a person asks; who it is may stand before it."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return texts[-1].strip() if texts else ""
 
 
 def _say(text: str, metadata: Mapping[str, Any] | None = None) -> Message:

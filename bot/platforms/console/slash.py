@@ -14,6 +14,7 @@ COMMANDS = {
     "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp add, /mcp help",
     "/profile": "who the bot is in a place: /profile list, /profile set NAME",
     "/conversations": "what was talked about: list, show, export, delete",
+    "/usage": "tokens and money that models took: /usage me, /usage workspace",
     "/new": "start a fresh conversation",
     "/check": "find out whether a call of unknown outcome happened",
     "/again": "run such a call once more",
@@ -84,7 +85,7 @@ class Unknown:
 Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | Unknown
 
 
-_ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations"})
+_ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations", "/usage"})
 """Commands that the engine's side answers."""
 _PLAIN: dict[str, Line] = {
     "exit": Quit(),

@@ -21,6 +21,7 @@ from bot.rendering.plain import one_line
 
 SLOT = "reply"
 COMPLETE = "complete"
+BEGUN = "begun"
 
 
 class Drawing(Protocol):
@@ -81,7 +82,7 @@ class ConsoleSurface:
                 self._watch.drew(view)
                 raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
         try:
-            yield Drawn(SLOT, COMPLETE if view.turn.status.ended else str(view.revision))
+            yield Drawn(SLOT, COMPLETE if view.turn.status.ended else BEGUN)
         finally:
             self._watch.drew(view)
 

@@ -55,6 +55,7 @@ class Watch:
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
         self.asked_back: asyncio.Queue[AskedBack] = asyncio.Queue()
         self._handing_in = asyncio.Lock()
+        self._ours: set[str] = set()
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
         self._newest: dict[str, TurnView] = {}
         self._left_open: set[str] = set()
@@ -75,7 +76,8 @@ class Watch:
 
     def adopt(self, turn_id: str) -> None:
         """From now on this turn is ours."""
-        if turn_id not in self._ends:
+        if turn_id not in self._ours:
+            self._ours.add(turn_id)
             self._ends[turn_id] = asyncio.get_running_loop().create_future()
 
     def attend(self, view: TurnView) -> None:
@@ -85,7 +87,7 @@ class Watch:
 
     def knows(self, turn_id: str) -> bool:
         """Whether a turn that has been handed in completely was asked from here."""
-        return turn_id in self._ends
+        return turn_id in self._ours
 
     async def ours(self, turn_id: str) -> bool:
         """Whether a turn was asked from here."""
@@ -120,21 +122,23 @@ class Watch:
         elif not self.overtaken(view):
             self._newest[view.turn.id] = view
         end = self._ends.get(view.turn.id)
-        if end is not None or view.turn.id in self._left_open:
+        if self.knows(view.turn.id) or view.turn.id in self._left_open:
             self._ask_all(view)
         if end is not None and view.turn.status.ended and not end.done():
             end.set_result(view)
 
     async def end(self, turn_id: str, engine: FrontDoor) -> TurnView:
         """The last view of one of our turns, once it has been drawn. Where another process may drive the turn, look at
-        it every `LOOK_SECONDS`. Raises NotFound if it was deleted.
+        it every `LOOK_SECONDS`. To be asked for once. Raises NotFound if it was deleted.
         """
         end = self._ends[turn_id]
         while self.shared and not end.done():
             await asyncio.wait({end}, timeout=LOOK_SECONDS)
             with suppress(DatabaseUnavailable):
                 await self._look(turn_id, engine)
-        return await asyncio.shield(end)
+        view = await asyncio.shield(end)
+        self._ends.pop(turn_id, None)  # long talks need not remember every answer
+        return view
 
     async def _look(self, turn_id: str, engine: FrontDoor) -> None:
         if self._ends[turn_id].done():

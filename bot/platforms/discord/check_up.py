@@ -14,7 +14,7 @@ from bot.platforms.discord.people import People, Server
 from bot.platforms.discord.permissions import invite_link, missing
 from bot.platforms.discord.rest import Identity, Rest
 
-COMMANDS = ("conversations", "mcp", "profile")
+COMMANDS = ("conversations", "mcp", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
 READS_ALL = "It is switched on: conversations go on in threads without a mention."

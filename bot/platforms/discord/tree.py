@@ -1,4 +1,4 @@
-"""`/mcp`, `/profile` and `/conversations` as Discord's application commands, made of the verbs that describe them.
+"""`/mcp`, `/profile` and the other commands as Discord's application commands, made of the verbs that describe them.
 
 Called by whoever opens the gateway: `command_tree` makes them for one client, `register` tells Discord, once, and only
 if Discord knows others. They are global: one list holds on every server the bot is on or ever will be, also for those

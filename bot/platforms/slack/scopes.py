@@ -43,7 +43,7 @@ SCOPES = (
             "chat.stopStream",
         ),
     ),
-    Scope("commands", "there is no /mcp, /profile or /conversations, and no shortcut"),
+    Scope("commands", "there is no /mcp, /profile, /conversations or /usage, and no shortcut"),
     Scope(
         "channels:history",
         "threads of public channels do not go on without a mention, and what was said before is unknown",

@@ -63,7 +63,9 @@ class Asker:
                     raise httpx2.ReadError(f"its answer is larger than {_LARGEST // 1024} KiB")
         finally:
             await answer.aclose()
-        return httpx2.Response(answer.status_code, headers=answer.headers, content=bytes(body), request=request)
+        # JSON is UTF-8 whatever its header says, and Python knows encodings that are none: `zlib` for one.
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() != "content-type"]
+        return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=request)
 
 
 @asynccontextmanager

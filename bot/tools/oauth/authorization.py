@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.client.auth.utils import get_client_metadata_scopes, union_scopes, validate_authorization_response_iss
@@ -19,10 +19,19 @@ from mcp.shared.auth import OAuthMetadata
 from bot.domain.servers import OAuthTerms
 from bot.domain.sign_ins import SignIn
 from bot.errors import ServerTrouble
+from bot.tools.addresses import as_ip
 from bot.tools.oauth.challenges import Challenge
 from bot.tools.oauth.discovery import Found
 
 _VERIFIER_BYTES = 64
+_LONGEST_LINK = 3000
+_OURS = frozenset(
+    (
+        "response_type", "client_id", "redirect_uri", "state", "code_challenge", "code_challenge_method", "resource",
+        "scope", "request", "request_uri",
+    )
+)  # fmt: skip
+"""What an authorization endpoint must not bring along."""
 
 
 def new_verifier() -> str:
@@ -43,7 +52,7 @@ def wanted_scope(found: Found, challenge: Challenge, terms: OAuthTerms, granted:
 
 
 def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> str:
-    """Where a person is sent."""
+    """Where a person is sent. Raises ServerTrouble."""
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     query = {
         "response_type": "code",
@@ -60,7 +69,39 @@ def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> st
         # OpenID Connect Core 11: without it the server need not give a refresh token.
         query["prompt"] = "consent"
     endpoint = str(sign_in.endpoints["authorization_endpoint"]).partition("#")[0]
-    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+    given = {name for name, _ in parse_qsl(urlsplit(endpoint).query, keep_blank_values=True)}
+    if given & _OURS:
+        # Of two the other side takes one, and it may not be ours (RFC 6749 3.1).
+        raise ServerTrouble(
+            f"The authorization endpoint says itself what the bot has to say: {min(given & _OURS)}.",
+            "ask whoever runs the authorization server",
+        )
+    link = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+    if len(link) > _LONGEST_LINK:
+        raise ServerTrouble(
+            f"The address to sign in at would have {len(link)} characters, more than a link in a chat takes.",
+            "ask whoever runs the server to want fewer scopes",
+        )
+    return link
+
+
+def check_sender(metadata: OAuthMetadata) -> None:
+    """Whoever comes back has to come from this server, or the code is another one's: it says so, or people are sent to
+    its own domain (RFC 9700 4.4). Raises ServerTrouble.
+    """
+    there = urlsplit(str(metadata.authorization_endpoint)).hostname or ""
+    own = _domain(there) == _domain(urlsplit(str(metadata.issuer)).hostname or "")
+    if not (own or metadata.authorization_response_iss_parameter_supported):
+        raise ServerTrouble(
+            f"The authorization server {metadata.issuer} sends people to {there}, which is not its own, and does not "
+            "promise to say who it is when they come back. So a code of theirs could be handed to somebody else.",
+            "whoever runs it has to send `iss` along (RFC 9207); if you know that both belong together, register the "
+            "bot there by hand and set the server's client_id",
+        )
+
+
+def _domain(host: str) -> str:
+    return host if as_ip(host) is not None else ".".join(host.split(".")[-2:])
 
 
 def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:

@@ -26,7 +26,7 @@ from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
 from bot.errors import ServerTrouble
-from bot.tools.oauth.asking import Asker, checked
+from bot.tools.oauth.asking import Asker, checked, is_loopback
 from bot.tools.oauth.challenges import Challenge
 
 _KEPT = frozenset(
@@ -130,16 +130,23 @@ async def _metadata(server: str | None, url: str, ask: Asker) -> OAuthMetadata:
             raise ServerTrouble(
                 f"The authorization server {expected} says that it is another one, {metadata.issuer}.", _ASK
             ) from error
-        return _checked(metadata)
+        return _checked(metadata, url)
     raise ServerTrouble(f"{expected} does not say how to sign in there: it has no metadata for OAuth.", _ASK)
 
 
-def _checked(metadata: OAuthMetadata) -> OAuthMetadata:
+def _checked(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
     checked(str(metadata.authorization_endpoint), "authorization endpoint")
+    if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
+        # To the bot it would be harmless, but it is a person's browser that goes there.
+        raise ServerTrouble("The authorization endpoint is on the very machine of whoever follows the link.", _ASK)
     checked(str(metadata.token_endpoint), "token endpoint")
     if metadata.registration_endpoint is not None:
         checked(str(metadata.registration_endpoint), "registration endpoint")
     return metadata
+
+
+def _is_here(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _origin(url: str) -> str:

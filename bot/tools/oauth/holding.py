@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from bot.domain.servers import OAuthTerms, ServerConfig
+from bot.domain.servers import AuthenticationKind, OAuthTerms, ServerConfig
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError
 from bot.tools.oauth.desk import Desk
@@ -27,6 +27,7 @@ class Holding:
         self._place = place_of(config)
         self._desk = desk
         self._sign_in: SignIn | None = None
+        self._kept: SignIn | None = None
         self._unkept: SignIn | None = None
         self._version = _UNREAD
         self._told = _UNREAD
@@ -38,6 +39,11 @@ class Holding:
     def sign_in(self) -> SignIn | None:
         """It, as far as it is known; None if there is none."""
         return self._sign_in
+
+    @property
+    def kept(self) -> SignIn | None:
+        """What the next one takes the place of: also one that is for another place or another client."""
+        return self._kept
 
     @property
     def access_token(self) -> str:
@@ -84,7 +90,7 @@ class Holding:
         except CountersignError:
             self._stale = True
             raise
-        self._version = found.version if found else 0
+        self._kept, self._version = found, found.version if found else 0
         if self._told == _UNREAD:
             self._told = self._version
         self._hold(None if found is None or not self._ours(found) else self._with_terms(found))
@@ -116,12 +122,17 @@ class Holding:
             # Somebody was faster: signed in anew, or out.
             await self._read()
         else:
-            self._version = self._told = kept.version
+            self._kept, self._version = kept, kept.version
+            self._told = kept.version
             self._hold(kept)
 
     def _ours(self, found: SignIn) -> bool:
-        """It is for this server where it is now, and for the client that an admin has set."""
-        return found.place == self._place and self.terms.client_id in ("", found.registration.client_id)
+        """It is for this server where it is now, for the client that an admin has set, and no person's where the bot
+        is to sign itself in.
+        """
+        theirs = bool(found.signed_in_by) and self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
+        client = self.terms.client_id in ("", found.registration.client_id)
+        return found.place == self._place and client and not theirs
 
     def _with_terms(self, found: SignIn) -> SignIn:
         if not self.terms.client_id:

@@ -121,11 +121,10 @@ def by_hand(metadata: OAuthMetadata, terms: OAuthTerms, known: Registration | No
     """What an admin has been given there. It was given out by one authorization server, the one that was used first,
     and is shown to no other: who it is now is a word of the MCP server's alone. Raises ServerTrouble.
     """
-    if (
-        known is not None
-        and known.client_id == terms.client_id
-        and not issuers_match(known.issuer, str(metadata.issuer))
-    ):
+    same = known is not None and (
+        known.client_id == terms.client_id or known.client_secret == terms.client_secret != ""
+    )
+    if known is not None and same and not issuers_match(known.issuer, str(metadata.issuer)):
         raise ServerTrouble(
             f"The server names another authorization server than before, {metadata.issuer} in place of {known.issuer}, "
             "and the bot's client_id and secret are for that one.",

@@ -146,8 +146,9 @@ class Renewal:
         challenge, terms = self.challenge or Challenge(), self._holding.terms
         where = await discovered(self._url, challenge, ask)
         scope = wanted_scope(where, challenge, terms, found.scope if found else "", ())
-        registration = by_hand(where.metadata, terms, found.registration if found else None)
-        version = found.version if found else 0
+        before = self._holding.kept
+        registration = by_hand(where.metadata, terms, before.registration if before else None)
+        version = before.version if before else 0
         return SignIn(place_of(self._config), where.resource, registration, where.endpoints, scope, version=version)
 
     def _forgotten(self, refusal: Refused) -> bool:

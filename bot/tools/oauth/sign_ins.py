@@ -22,7 +22,7 @@ from bot.errors import NotFound, SecretUnavailable, ServerTrouble
 from bot.ports import KeptSignIn, SignedIn
 from bot.tools.characters import visible
 from bot.tools.oauth.asking import Asker
-from bot.tools.oauth.authorization import address, check_issuer, new_verifier, wanted_scope
+from bot.tools.oauth.authorization import address, check_issuer, check_sender, new_verifier, wanted_scope
 from bot.tools.oauth.bearer import Bearer
 from bot.tools.oauth.bearers import Bearers
 from bot.tools.oauth.challenges import Challenge
@@ -163,10 +163,15 @@ class OAuthSignIns:
         challenge = bearer.challenge or await _challenge(config, ask)
         found = await discovered(_url(config), challenge, ask)
         check_proof(found.metadata)
+        if not bearer.terms.client_id:
+            # By hand an admin has registered the bot where they know that people are sent.
+            check_sender(found.metadata)
         granted = before.scope if before is not None and before.access_token else ""
         scope = wanted_scope(found, challenge, bearer.terms, granted, GRANTS)
         registrar = Registrar(found.metadata, self._ourselves, ask, self._desk.clock())
-        known = None if before is None or before.place != place_of(config) else before.registration
+        # An admin's client goes with the server to another address; what the bot got there by itself does not.
+        same = before is not None and (bool(bearer.terms.client_id) or before.place == place_of(config))
+        known = before.registration if before is not None and same else None
         registration = await registrar.registered(bearer.terms, known, scope)
         return SignIn(place_of(config), found.resource, registration, found.endpoints, scope)
 

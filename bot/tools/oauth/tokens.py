@@ -109,9 +109,16 @@ def _read(answer: httpx2.Response, issuer: str) -> OAuthToken:
             f"{issuer} gave no token that can be used: its answer is not in the form that OAuth wants.",
             "ask whoever runs the authorization server",
         ) from unreadable
-    if not token.access_token or not (token.access_token.isascii() and token.access_token.isprintable()):
+    if not token.access_token or not _plain(token.access_token):
         raise ServerTrouble(f"{issuer} gave a token that no header can carry.", "ask whoever runs it")
+    if not _plain(token.refresh_token or "") or not _plain(token.scope or ""):
+        raise ServerTrouble(f"{issuer} gave a token that cannot be sent back as it is.", "ask whoever runs it")
     return token
+
+
+def _plain(text: str) -> bool:
+    """What tokens and scopes consist of (RFC 6749, A.4, A.12, A.17)."""
+    return text.isascii() and text.isprintable()
 
 
 def _refusal(issuer: str, error: str, description: object) -> Refused:

@@ -45,7 +45,7 @@ async def carded(chat: Chat, *texts: str) -> None:
 async def test_a_form_is_filled_in_and_sent() -> None:
     properties = {"title": {"type": "string", "title": "Title"}, "copies": {"type": "integer", "default": 2}}
     async with chatting({"go": asks(a_form(properties=properties))}) as chat:
-        await carded(chat, "▌ notes asks for an answer:", "▌ What is it called?", "wants: Title, copies", KEYS)
+        await carded(chat, "▌ notes asks for an answer:", "▌ > What is it called?", "wants: Title, copies", KEYS)
         chat.terminal.press("a")
         await chat.terminal.shows("Answer notes", "is sent to this server, and to nobody else", "Title:")
         chat.terminal.press("Milk\r")

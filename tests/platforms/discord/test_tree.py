@@ -121,7 +121,7 @@ async def test_commands_are_for_servers_and_hidden_only_where_they_are_for_admin
     assert all(command["contexts"] == [0] and command["integration_types"] == [0] for command in commands.values())
     hidden = {name: command["default_member_permissions"] for name, command in commands.items()}
     manage = discord.Permissions(manage_guild=True).value
-    assert hidden == {"mcp": None, "profile": None, "conversations": None, "only": manage}
+    assert hidden == {"mcp": None, "profile": None, "conversations": None, "usage": None, "only": manage}
 
 
 # What is more than Discord takes

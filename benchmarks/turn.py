@@ -1,0 +1,185 @@
+"""What a whole turn costs on loopback, where the model asks for one call of an MCP server, then answers in fifty
+pieces, and nobody thinks: the product on SQLite, drawing to nowhere, beside a hand-written loop on the vendors' clients
+that stores nothing, and beside raw HTTP.
+
+    python -m benchmarks.turn [--rounds N] [--turns N] [--postgresql [URL]] [--only N]
+    python -m benchmarks.turn --soak N
+
+The ways take turns in short rounds, so that what else this machine does falls on all of them; ratios are those of the
+medians of all rounds. CPU is that of this process alone, without the model's and the MCP server's. Memory is that of a
+process of its own for each row. Nothing is asserted: numbers are for people who know the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import gc
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.mcp import _cpu, _resident
+from benchmarks.turn_services import served_model
+from benchmarks.turn_ways import Opened, Way, client_loop, product, raw_http
+from tests.postgres import running_server
+
+SIZES = (1, 16, 64, 256)
+MANY = 1000
+"""Conversations whose memory is measured."""
+SOAKING = 64
+"""Turns side by side in the soak."""
+A_CONVERSATION = 10
+"""Turns of each conversation: the longer it is, the more the model is told of it."""
+PRODUCT, LOOP, RAW = "the product", "loop on the clients", "raw HTTP"
+POSTGRESQL = "the product, PostgreSQL"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One round: milliseconds of CPU a turn, turns a second, milliseconds to the first word (median) and of a turn."""
+
+    cpu: float
+    rate: float
+    first: float
+
+
+async def run(way: Way, at_once: int, turns: int, numbers: Iterator[int]) -> Run:
+    """So many turns, so many of them side by side, in new conversations of a few turns each."""
+    firsts: list[float] = []
+
+    async def talk() -> None:
+        for n in range(max(1, turns // at_once)):
+            if n % A_CONVERSATION == 0:
+                conversation = next(numbers)
+            firsts.append(await way.turn(conversation))
+
+    gc.collect()
+    began, cpu = time.perf_counter(), _cpu()
+    await asyncio.gather(*(talk() for _ in range(at_once)))
+    seconds, used = time.perf_counter() - began, _cpu() - cpu
+    return Run(used / len(firsts) * 1000, len(firsts) / seconds, median(firsts) * 1000)
+
+
+@asynccontextmanager
+async def _opened(ways: Mapping[str, Opened]) -> AsyncIterator[dict[str, Way]]:
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(served_model())
+        yield {name: await stack.enter_async_context(opened(model)) for name, opened in ways.items()}
+
+
+async def compare(ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int, turns: int) -> None:
+    """Run everything and print the table."""
+    table = Table("", "conversations", "CPU ms a turn", "ratio", "turns/s", "ratio", "ms to the first word", "ratio")
+    numbers = count(1)
+    async with _opened(ways) as opened:
+        for size in sizes:
+            many = max(turns if size > 1 else turns // 4, size)
+            runs: dict[str, list[Run]] = {name: [] for name in opened}
+            for each in opened.values():  # what is made at the first turn
+                await run(each, size, size, numbers)
+            for n in range(rounds):
+                for name, way in list(opened.items())[:: 1 if n % 2 else -1]:
+                    runs[name].append(await run(way, size, many, numbers))
+            for name in opened:
+                table.add_row(name, str(size), *_figures(runs[name], runs[LOOP]), end_section=name == RAW)
+    Console(width=120).print(table)
+
+
+def _figures(of: Sequence[Run], beside: Sequence[Run]) -> list[str]:
+    figures: list[str] = []
+    for name, digits in (("cpu", 2), ("rate", 0), ("first", 1)):
+        one, other = (median(getattr(run, name) for run in runs) for runs in (of, beside))
+        figures += [f"{one:.{digits}f}", f"{one / other:.2f}"]
+    return figures
+
+
+async def memory(way: Opened) -> tuple[float, float]:
+    """Megabytes that this process has more when a thousand conversations have had their turns, all at once, and that it
+    had more at most meanwhile.
+    """
+    async with _opened({"": way}) as opened:
+        (each,) = opened.values()
+        numbers = count(1)
+        await run(each, SOAKING, SOAKING, numbers)
+        before = _resident()
+        await run(each, MANY, MANY, numbers)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return (_resident() - before) / 2**20, (peak - before) / 2**20
+
+
+async def soak(way: Opened, turns: int) -> None:
+    """Many turns; a line for each tenth of them."""
+    table = Table("turns", "CPU ms a turn", "turns/s", "memory, MB")
+    async with _opened({"": way}) as opened:
+        (each,) = opened.values()
+        numbers = count(1)
+        await run(each, SOAKING, SOAKING, numbers)
+        table.add_row("0", "", "", f"{_resident() / 2**20:.1f}")
+        for n in range(1, 11):
+            tenth = await run(each, SOAKING, turns // 10, numbers)
+            memory = f"{_resident() / 2**20:.1f}"
+            table.add_row(str(n * (turns // 10)), f"{tenth.cpu:.2f}", f"{tenth.rate:.0f}", memory)
+    Console(width=120).print(table)
+
+
+def _ways(folder: Path, postgresql: str = "") -> dict[str, Opened]:
+    ways: dict[str, Opened] = {PRODUCT: functools.partial(product, folder=folder)}
+    if postgresql:
+        other = folder / "other"
+        other.mkdir()
+        ways[POSTGRESQL] = functools.partial(product, folder=other, database=postgresql)
+    return {**ways, LOOP: client_loop, RAW: raw_http}
+
+
+def _measure_memory() -> None:
+    table = Table(f"MB for {MANY} conversations", "when they have ended", "at most, all at once")
+    for name in (PRODUCT, LOOP):
+        command = (sys.executable, "-m", "benchmarks.turn", "--memory", name)
+        found = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=600)  # noqa: S603 - ours
+        table.add_row(name, *found.stdout.decode().split())
+    Console(width=120).print(table)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each number of conversations")
+    parser.add_argument("--turns", type=int, default=256, help="turns of each way in a round")
+    parser.add_argument("--only", type=int, help="this number of conversations only, and no memory")
+    parser.add_argument("--postgresql", nargs="?", const="own", help="an empty database (default: a server of its own)")
+    parser.add_argument("--soak", type=int, metavar="N", help="N turns of the product and no more")
+    parser.add_argument("--memory", choices=(PRODUCT, LOOP), help="one row of the memory and no more")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        ways = _ways(Path(folder))
+        if options.memory:
+            print(*(f"{each:.1f}" for each in asyncio.run(memory(ways[options.memory]))))
+        elif options.soak:
+            asyncio.run(soak(ways[PRODUCT], options.soak))
+        else:
+            sizes = (options.only,) if options.only else SIZES
+            if options.postgresql == "own":
+                with running_server() as server:
+                    asyncio.run(compare(_ways(Path(folder), server.empty()), sizes, options.rounds, options.turns))
+            else:
+                ways = _ways(Path(folder), options.postgresql or "")
+                asyncio.run(compare(ways, sizes, options.rounds, options.turns))
+            if not options.only:
+                _measure_memory()
+
+
+if __name__ == "__main__":
+    main()

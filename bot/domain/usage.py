@@ -1,0 +1,261 @@
+"""What language models cost: tokens and money, by whom and where they were spent, and the limits on that.
+
+Money is counted in micro-units of one currency: a price of 3 a million tokens is 3 of them a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from bot.domain.completions import Usage
+from bot.domain.conversations import Author, ConversationKey
+
+MICRO = 1_000_000
+_CENT = MICRO // 100
+
+
+class UsageKind(StrEnum):
+    """What a model was asked for."""
+
+    REPLY = "reply"
+    """A reply in a turn."""
+    SUMMARY = "summary"
+    """A summary of earlier turns, so that a long conversation fits in."""
+
+
+# What it costs
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens of the models cost whose names fit `model`, a pattern such as `anthropic:claude-*`."""
+
+    model: str
+    input: Decimal
+    cached_input: Decimal
+    cache_write: Decimal
+    output: Decimal
+
+    def of(self, usage: Usage) -> int:
+        """What these tokens cost, in micro-units. Tokens of reasoning are tokens of output."""
+        plain = max(0, usage.input_tokens - usage.cached_tokens - usage.cache_writes)
+        cost = (
+            plain * self.input
+            + usage.cached_tokens * self.cached_input
+            + usage.cache_writes * self.cache_write
+            + usage.output_tokens * self.output
+        )
+        return int(cost.to_integral_value(ROUND_HALF_UP))
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """The operator's prices, all in one currency: of several that fit a model, the first is its price."""
+
+    currency: str = ""
+    prices: tuple[Price, ...] = ()
+
+    def cost(self, model: str, usage: Usage) -> int | None:
+        """What these tokens of a model cost, in micro-units; None if it has no price."""
+        found = next((price for price in self.prices if fnmatchcase(model, price.model)), None)
+        return None if found is None else found.of(usage)
+
+
+NO_PRICES = PriceList()
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One request to a model, as it is kept. `id` is its own, so that it is kept once however often that is tried;
+    `n` is the step of its turn. `cost` is at the price of that day, None if there was none.
+    """
+
+    id: str
+    n: int
+    kind: UsageKind
+    model: str
+    usage: Usage
+    cost: int | None = None
+    currency: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """Whom a question is counted for: a person (`slack:U1`), a channel (`slack:T1:C5`), a workspace (`slack:T1`)."""
+
+    person: str
+    channel: str
+    workspace: str
+
+    @classmethod
+    def of(cls, author: Author, where: ConversationKey) -> Spender:
+        """Whoever asks something somewhere."""
+        return cls(author.principal, channel_of(where), where.home)
+
+
+def channel_of(where: ConversationKey) -> str:
+    """The channel of a conversation with its platform and workspace, in the text form of keys."""
+    return ":".join(str(where).split(":")[:3])
+
+
+# What was spent
+
+
+class SpentBy(StrEnum):
+    """What the sums are made for."""
+
+    PERSON = "person"
+    CHANNEL = "channel"
+    WORKSPACE = "workspace"
+    MODEL = "model"
+    KIND = "kind"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """Which requests are counted: since then (epoch seconds), and of these alone where one is named."""
+
+    since: float
+    person: str = ""
+    channel: str = ""
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A sum. `costs` is in micro-units by currency; `unpriced` says how many of the requests had no price."""
+
+    requests: int = 0
+    usage: Usage = Usage()
+    costs: Mapping[str, int] = field(default_factory=dict)
+    unpriced: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.usage.input_tokens + self.usage.output_tokens
+
+    def joined(self, other: Spent) -> Spent:
+        """Both together."""
+        mine, theirs = self.usage, other.usage
+        names = {**self.costs, **other.costs}
+        return Spent(
+            self.requests + other.requests,
+            Usage(
+                mine.input_tokens + theirs.input_tokens,
+                mine.output_tokens + theirs.output_tokens,
+                mine.cached_tokens + theirs.cached_tokens,
+                mine.cache_writes + theirs.cache_writes,
+                mine.reasoning_tokens + theirs.reasoning_tokens,
+            ),
+            {name: self.costs.get(name, 0) + other.costs.get(name, 0) for name in names},
+            self.unpriced + other.unpriced,
+        )
+
+
+# Limits
+
+
+class Per(StrEnum):
+    """Whom a limit is for: each of them has it alone."""
+
+    PERSON = "person"
+    CHANNEL = "channel"
+    WORKSPACE = "workspace"
+
+
+class Every(StrEnum):
+    """How long a limit lasts: days and months of UTC."""
+
+    DAY = "day"
+    MONTH = "month"
+
+    def begin(self, now: float) -> float:
+        """When the present one began."""
+        return self._first(now).timestamp()
+
+    def end(self, now: float) -> float:
+        """When the next one begins."""
+        first = self._first(now)
+        if self is Every.DAY:
+            return (first + timedelta(days=1)).timestamp()
+        return (first + timedelta(days=32)).replace(day=1).timestamp()
+
+    def _first(self, now: float) -> datetime:
+        today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        return today if self is Every.DAY else today.replace(day=1)
+
+
+class Unit(StrEnum):
+    """What is limited."""
+
+    TOKENS = "tokens"
+    MONEY = "money"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So much for each person, channel or workspace whose name fits `only`, a pattern. Money is in micro-units."""
+
+    per: Per
+    every: Every
+    unit: Unit
+    most: int
+    only: str = "*"
+
+    def used(self, spent: Spent, currency: str) -> int:
+        """How much of it is used up by that."""
+        return spent.tokens if self.unit is Unit.TOKENS else spent.costs.get(currency, 0)
+
+
+def limits_on(limits: Sequence[Limit], spender: Spender) -> Sequence[Limit]:
+    """Those that hold for a question: of each kind (who, how long, of what) the first whose pattern fits."""
+    found: dict[tuple[Per, Every, Unit], Limit] = {}
+    for limit in limits:
+        if fnmatchcase(counted_for(limit, spender), limit.only):
+            found.setdefault((limit.per, limit.every, limit.unit), limit)
+    return tuple(found.values())
+
+
+def counted_for(limit: Limit, spender: Spender) -> str:
+    """Whose use a limit is about."""
+    match limit.per:
+        case Per.PERSON:
+            return spender.person
+        case Per.CHANNEL:
+            return spender.channel
+        case Per.WORKSPACE:
+            return spender.workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How much of a limit is used up, and when it begins anew (epoch seconds)."""
+
+    limit: Limit
+    used: int
+    resets_at: float
+    currency: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Nothing is left of it."""
+        return self.used >= self.limit.most
+
+    @property
+    def said(self) -> str:
+        """`1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`."""
+        if self.limit.unit is Unit.TOKENS:
+            return f"{self.used:,} of {self.limit.most:,} tokens"
+        return f"{amount(self.used)} of {amount(self.limit.most)} {self.currency}"
+
+
+def amount(micro: int) -> str:
+    """Money as people write it: cents, and parts of a cent where there is little."""
+    value = Decimal(micro) / MICRO
+    return f"{value:,.2f}" if micro >= MICRO or micro % _CENT == 0 else f"{value:.4f}"

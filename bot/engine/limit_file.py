@@ -1,0 +1,55 @@
+"""The operator's limits on tokens and money, read. Called by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from bot.domain.usage import MICRO, Every, Limit, Per, Unit
+from bot.engine.toml_entries import Entries, read_entries
+
+_KEYS = {"per", "every", "tokens", "money", "only"}
+Words = TypeVar("Words", bound=StrEnum)
+
+
+def read_limits(text: str, source: str, currency: str) -> tuple[Limit, ...]:
+    """Make limits of the text of a `limits.toml`; money is in the currency of the prices. Raises SettingsError, which
+    names `source` and the line.
+    """
+    file = read_entries(text, source, "LIMITS_FILE")
+    file.refuse_unknown(file.table, {"limits"}, ())
+    return tuple(
+        limit for number, entry in enumerate(file.list("limits")) for limit in _limits(file, entry, number, currency)
+    )
+
+
+def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str) -> Iterator[Limit]:
+    place = ("limits", number)
+    file.refuse_unknown(entry, _KEYS, place)
+    per, every = _word(file, entry, number, "per", Per), _word(file, entry, number, "every", Every)
+    only = entry.get("only", "*")
+    if not isinstance(only, str) or not only.strip():
+        raise file.wrong((*place, "only"), "names nobody", 'write a name such as only = "slack:U123", or leave it out')
+    if "tokens" not in entry and "money" not in entry:
+        raise file.wrong(place, "limits nothing", "write tokens = and how many, or money = and how much")
+    if "tokens" in entry:
+        tokens = file.number(entry["tokens"], (*place, "tokens"), "how many tokens, such as 200_000")
+        yield Limit(per, every, Unit.TOKENS, int(tokens), only.strip())
+    if "money" in entry:
+        if not currency:
+            raise file.wrong(
+                (*place, "money"), "limits money, and there are no prices", "write prices into PRICES_FILE, or tokens ="
+            )
+        money = file.number(entry["money"], (*place, "money"), f"how much, in {currency}, such as 5.00")
+        yield Limit(per, every, Unit.MONEY, int(money * MICRO), only.strip())
+
+
+def _word(file: Entries, entry: Mapping[str, Any], number: int, key: str, words: type[Words]) -> Words:
+    try:
+        return words(entry.get(key, ""))
+    except ValueError:
+        known = " or ".join(f'"{each}"' for each in words)
+        place = ("limits", number, key) if key in entry else ("limits", number)
+        problem = "is nothing that can be limited" if key in entry else f"has no {key}"
+        raise file.wrong(place, problem, f"write {key} = {known}") from None

@@ -1,0 +1,130 @@
+"""What the model is told of a call that has ended.
+
+Called by `context` and `memory`. A large result is told whole while it is new; after that by its beginning and an
+address, under which the model may read on (`reading_on`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from bot.domain.edits import changes
+from bot.domain.messages import ImagePart, KeptFile, Readers, ResultPart, TextPart, ToolResult
+from bot.domain.turns import StepStatus, ToolStep
+
+LARGE = 4_000
+"""Characters. What is shorter is told whole for ever: an address would save little."""
+HEAD = 1_500
+"""So many characters of a large result are told beside its address."""
+READ_RESULT = "countersign__read_result"
+
+_RUN = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
+_NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
+
+
+class Excerpts:
+    """Results told by their beginning. `readable` says that the model has the tool to read on with; `given` becomes
+    true when it was told an address.
+    """
+
+    def __init__(self, *, readable: bool = True) -> None:
+        self._readable = readable
+        self.given = False
+
+    def of(self, seq: int, step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES) -> ToolResult:
+        """The outcome of a call in the conversation's turn `seq`, by its beginning if it is large."""
+        told = outcome(step, images)
+        text = text_of(step.result) if step.result else ""
+        if len(text) <= LARGE:
+            return told
+        note = _edited(step)
+        head = TextPart(text[:HEAD] + self._rest(seq, step, len(text)))
+        seen = (part for part in told.parts if isinstance(part, ImagePart))
+        return replace(told, parts=(*((TextPart(note),) if note else ()), head, *seen), structured=None)
+
+    def address(self, seq: int, step: ToolStep) -> str:
+        """Where the rest of a large result is; empty for any other."""
+        if not self._readable or step.result is None or len(text_of(step.result)) <= LARGE:
+            return ""
+        self.given = True
+        return address(seq, step.n)
+
+    def _rest(self, seq: int, step: ToolStep, length: int) -> str:
+        at = self.address(seq, step)
+        if not at:
+            return f"\n[{length - HEAD} more characters are left out.]"
+        return f'\n[{length - HEAD} more characters: {READ_RESULT} with id "{at}" and offset {HEAD} reads on.]'
+
+
+def address(seq: int, n: int) -> str:
+    """How the model names the result of step `n` in a conversation's turn `seq`."""
+    return f"{seq}.{n}"
+
+
+def is_large(step: ToolStep) -> bool:
+    """Whether a result is worth an address."""
+    return step.result is not None and len(text_of(step.result)) > LARGE
+
+
+def text_of(result: ToolResult) -> str:
+    """A result as text: what its tool wrote, or its structured content where it wrote nothing."""
+    if result.text or result.structured is None:
+        return result.text
+    return json.dumps(result.structured, ensure_ascii=False, default=dict)
+
+
+def outcome(step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES) -> ToolResult:
+    """What the model is told of a call that has ended, with those of its images that it is to see."""
+    told = step.result or ToolResult(step.call.id, (TextPart(_words(step)),), is_error=True)
+    note = _edited(step)
+    parts = tuple(read for part in told.parts for read in _readable(part, images))
+    return replace(told, parts=(TextPart(note), *parts) if note else parts)
+
+
+def _readable(part: ResultPart, images: Mapping[str, bytes]) -> Iterator[ResultPart]:
+    """A part of a result as the model reads it: a text stands already for each file that is for people."""
+    match part:
+        case KeptFile(readers=Readers.PEOPLE):
+            return
+        case KeptFile(file_id, mime_type, name) if file_id in images:
+            yield ImagePart(images[file_id], mime_type, name)
+        case KeptFile(_, mime_type):
+            yield TextPart(f"[Image: {mime_type}]")
+        case _:
+            yield part
+
+
+def _edited(step: ToolStep) -> str:
+    """What people have changed in a call that was run then; empty if nobody has."""
+    changed = changes(step)
+    if not changed or step.approval is None or step.status not in _RUN:
+        return ""
+    told = "; ".join(f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in changed)
+    return f"{step.approval.revised_by or 'Somebody'} changed this call before it was signed. It was run with {told}."
+
+
+def _value(text: str | None) -> str:
+    return "nothing" if text is None else text
+
+
+def _words(step: ToolStep) -> str:
+    approval = step.approval
+    match step.status:
+        case StepStatus.DENIED:
+            by = (approval.decided_by if approval else "") or "An approver"
+            reason = f" Reason: {approval.reason}" if approval and approval.reason else ""
+            return f"{by} turned this call down. It was not run.{reason}"
+        case StepStatus.EXPIRED:
+            return "Nobody signed this call in time. It was not run. It may be asked for again."
+        case StepStatus.UNKNOWN:
+            return (
+                "The call was sent but no answer came: it may or may not have happened. "
+                "Check before trying again, and tell the person."
+            )
+        case StepStatus.CANCELLED:
+            return "This call was cancelled. It was not run."
+        case _:
+            return "This call has not ended yet."

@@ -1,0 +1,97 @@
+"""Limits on what is spent, looked at before a question reaches a model.
+
+Called by whoever drives a turn, and by commands that show how much is left. A turn that has begun is finished, and two
+that begin in the same moment do not see each other: a limit is passed by what is under way when it is reached.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from bot.domain.turns import Turn
+from bot.domain.usage import Balance, Every, Limit, Per, Spender, Spent, UsageQuery, counted_for, limits_on
+from bot.errors import LimitReached
+from bot.stores import UsageStore
+
+LARGE_REQUESTS = 2_000
+LARGE_SECONDS = 10.0
+"""A sum of many requests is made anew so often, and not for each question: one request more changes little of it."""
+_WHOSE = {Per.PERSON: "your", Per.CHANNEL: "this channel's", Per.WORKSPACE: "this workspace's"}
+_WHEN = {Every.DAY: "for today", Every.MONTH: "for this month"}
+
+
+async def unlimited(_turn: Turn) -> None:
+    """Where nothing is limited."""
+
+
+class Spending:
+    """The limits, and how much of them is used up. `clock` is in epoch seconds."""
+
+    def __init__(
+        self,
+        limits: Sequence[Limit],
+        usage: UsageStore,
+        currency: str = "",
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._limits = limits
+        self._usage = usage
+        self._currency = currency
+        self._clock = clock
+        self._large: dict[UsageQuery, tuple[float, Spent]] = {}
+        """Sums that take long to make, and until when they hold."""
+
+    async def allow(self, turn: Turn) -> None:
+        """Raises LimitReached if nothing is left of a limit that holds for this question."""
+        now = self._clock()
+        for balance in await self.balances(Spender.of(turn.author, turn.conversation)):
+            if balance.reached:
+                raise LimitReached(_said(balance, now))
+
+    async def balances(self, spender: Spender) -> Sequence[Balance]:
+        """How every limit stands that holds for this person there, in the order of the file."""
+        limits = limits_on(self._limits, spender)
+        if not limits:
+            return ()
+        now = self._clock()
+        sums = await self._sums([_query(limit, spender, now) for limit in limits], now)
+        return [
+            Balance(limit, limit.used(spent, self._currency), limit.every.end(now), self._currency)
+            for limit, spent in zip(limits, sums, strict=True)
+        ]
+
+    async def _sums(self, queries: Sequence[UsageQuery], now: float) -> Sequence[Spent]:
+        # A clock that was put back must not let them hold for longer.
+        self._large = {query: kept for query, kept in self._large.items() if now < kept[0] <= now + LARGE_SECONDS}
+        missing = [query for query in queries if query not in self._large]
+        found = dict(zip(missing, await self._usage.sums(missing), strict=True)) if missing else {}
+        self._large |= {
+            query: (now + LARGE_SECONDS, spent) for query, spent in found.items() if spent.requests >= LARGE_REQUESTS
+        }
+        return [found[query] if query in found else self._large[query][1] for query in queries]
+
+
+def _query(limit: Limit, spender: Spender, now: float) -> UsageQuery:
+    since, name = limit.every.begin(now), counted_for(limit, spender)
+    match limit.per:
+        case Per.PERSON:
+            return UsageQuery(since, person=name)
+        case Per.CHANNEL:
+            return UsageQuery(since, channel=name)
+        case Per.WORKSPACE:
+            return UsageQuery(since, workspace=name)
+
+
+def _said(balance: Balance, now: float) -> str:
+    limit = balance.limit
+    when = datetime.fromtimestamp(balance.resets_at, UTC)
+    hours = max(balance.resets_at - now, 0) / 3600
+    wait = f"in {hours:.0f} h" if hours >= 2 else f"in {hours * 60:.0f} min"
+    wait = f"in {hours / 24:.0f} days" if hours >= 48 else wait
+    return (
+        f"The model was not asked: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {balance.said}. "
+        f"It begins anew on {when.day} {when:%B} at 00:00 UTC, {wait}."
+    )

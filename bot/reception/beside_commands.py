@@ -1,0 +1,40 @@
+"""What stands before the commands wherever they are answered, and is said by what people press: of such words nobody
+types any, so they are listed nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
+from bot.domain.conversations import ConversationKey
+from bot.ports import Commands, FrontDoor
+
+
+class BesideCommands:
+    """Commands, and something beside them: `_answer` says what, or None for what is the commands' own."""
+
+    def __init__(self, engine: FrontDoor, commands: Commands) -> None:
+        self._engine = engine
+        self._commands = commands
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """Those of the commands."""
+        return self._commands.verbs
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        """The commands' completions."""
+        return self._commands.complete(text, conversation)
+
+    async def handle(self, request: Invocation | Submission) -> AsyncIterator[Reply | Form]:
+        """Answer, or leave it to the commands."""
+        answered = await self._answer(request)
+        if answered is not None:
+            yield answered
+            return
+        async for answer in self._commands.handle(request):
+            yield answer
+
+    async def _answer(self, request: Invocation | Submission) -> Reply | Form | None:
+        raise NotImplementedError

@@ -1,0 +1,30 @@
+"""What was asked of models, on a database: every method one transaction, see `bot.stores.UsageStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.domain.usage import Spent, SpentBy, UsageQuery
+from bot.storage import usage_rows
+from bot.storage.database import Database
+
+
+class SqlUsageStore:
+    """Sums over the rows that replies leave."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+        """One sum for each query."""
+        return await self._database.run(
+            lambda connection: [usage_rows.read_sum(connection, query) for query in queries]
+        )
+
+    async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+        """Sums by name."""
+        return await self._database.run(lambda connection: usage_rows.read_sums(connection, query, by))
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete what is older."""
+        return await self._database.run(lambda connection: usage_rows.delete_old(connection, seconds, limit))

@@ -1,0 +1,109 @@
+"""`/usage`: who sees what, and how it is said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.commands.usage import ROWS
+from bot.domain.completions import Usage
+from bot.domain.usage import Balance, Every, Limit, Per, Spent, SpentBy, Unit, UsageQuery
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, office
+from tests.commands.stores import NOW
+
+MONTH = Every.MONTH.begin(NOW)
+PAID = Spent(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0)
+FREE = Spent(1, Usage(10, 5), {}, 1)
+PERSON_A_DAY = Balance(Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR")
+CHANNEL_A_DAY = Balance(Limit(Per.CHANNEL, Every.DAY, Unit.TOKENS, 20_000), 15_015, NOW + 7 * 3600, "EUR")
+WORKSPACE_A_MONTH = Balance(Limit(Per.WORKSPACE, Every.MONTH, Unit.MONEY, 400_000), 420_000, NOW + 5 * 86400, "EUR")
+
+
+@pytest.fixture
+def house() -> Office:
+    held = office()
+    held.usage.spent = {"anthropic:best": PAID, "demo": FREE}
+    held.usage.limits = [PERSON_A_DAY, CHANNEL_A_DAY, WORKSPACE_A_MONTH]
+    return held
+
+
+async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(house: Office) -> None:
+    for line in ("usage", "usage me", "usage mine"):
+        reply = await house.ask(line, GUEST)
+        assert house.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), SpentBy.MODEL)
+    since = datetime.fromtimestamp(MONTH, UTC)
+    assert reply.text == f"Your questions · 15,015 tokens · 0.42 EUR · since {since:%Y-%m-%d %H:%M:%S} UTC"
+    assert reply.table is not None
+    assert reply.table.headings == ("model", "asked", "in", "of it cached", "out", "cost")
+    assert reply.table.rows == (
+        ("anthropic:best", "3", "12,000", "4,000", "3,000", "0.42 EUR"),
+        ("demo", "1", "10", "0", "5", "no price"),
+    )
+    assert dict(reply.details) == {
+        "your limit a day": "15,015 of 20,000 tokens; begins anew at 00:00 UTC, in 7 h",
+        "this channel's limit a day": "15,015 of 20,000 tokens; begins anew at 00:00 UTC, in 7 h",
+        "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; begins anew at 00:00 UTC, in 5 days"),
+        "written to the cache": "500 tokens of those that went in",
+        "reasoning": "100 tokens of those that came out",
+        "without a price": "1 request; the money does not count them",
+    }
+
+
+@pytest.mark.parametrize("verb", ["channel", "workspace", "all"])
+async def test_what_others_took_is_for_admins(house: Office, verb: str) -> None:
+    reply = await house.ask(f"usage {verb}", GUEST)
+    assert reply.failed
+    assert "Only test:ana can do this" in reply.text
+    assert house.usage.looks == []
+
+
+async def test_admins_see_their_channel_and_their_workspace_by_person_or_by_what_they_say(house: Office) -> None:
+    reply = await house.ask("usage channel")
+    assert [name for name, _ in reply.details][:2] == ["this channel's limit a day", "this workspace's limit a month"]
+    await house.ask("usage workspace --by channel --since 2h")
+    assert house.usage.looks == [
+        (UsageQuery(MONTH, channel="test:w:hall", workspace="test:w"), SpentBy.PERSON),
+        (UsageQuery(NOW - 7200, workspace="test:w"), SpentBy.CHANNEL),
+    ]
+
+
+async def test_all_workspaces_are_the_operators(house: Office) -> None:
+    refused = await house.ask("usage all", ADMIN)
+    assert refused.failed
+    assert "Only the operator sees every workspace" in refused.text
+    assert house.usage.looks == []
+    await house.ask("usage all", OPERATOR)
+    assert house.usage.looks == [(UsageQuery(MONTH), SpentBy.WORKSPACE)]
+
+
+async def test_where_no_model_was_asked_the_limits_are_told(house: Office) -> None:
+    house.usage.spent = {}
+    reply = await house.ask("usage", GUEST)
+    assert reply.text.startswith("Your questions: no model was asked since ")
+    assert len(reply.details) == 3
+    assert reply.table is None
+
+
+async def test_a_long_list_says_how_many_names_it_leaves_out(house: Office) -> None:
+    house.usage.spent = {f"test:p{number}": PAID for number in range(ROWS + 2)}
+    reply = await house.ask("usage workspace")
+    assert reply.table is not None
+    assert len(reply.table.rows) == ROWS
+    assert dict(reply.details)["left out"] == "2 names"
+
+
+async def test_a_time_that_is_none_is_told_and_so_is_a_sum_that_is_not_made(house: Office) -> None:
+    for line in ("usage --since yesterday", "usage me --since 2026-13-01", "usage workspace --by moon"):
+        reply = await house.ask(line)
+        assert reply.failed, line
+    assert house.usage.looks == []
+
+
+async def test_verbs_and_their_options_complete(house: Office) -> None:
+    complete = house.registry.complete
+    from tests.fakes.parts import HALL  # noqa: PLC0415
+
+    assert complete("usa", HALL) == ["usage"]
+    assert set(complete("usage ", HALL)) >= {"usage me", "usage channel", "usage workspace", "usage all", "usage help"}
+    assert set(complete("usage workspace --by ", HALL)) == {f"usage workspace --by {each}" for each in SpentBy}

@@ -1,0 +1,136 @@
+"""Requests begin as those before them did: what services keep in their caches is found there again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.messages import ToolCall
+from bot.domain.past import Replay
+from bot.domain.tools import ToolOutcome
+from bot.domain.turns import ModelStep
+from bot.domain.views import TurnView
+from bot.engine.engine import Engine
+from bot.engine.instructions import Instructions
+from bot.engine.memory import Memory
+from bot.engine.policy import Policies
+from bot.engine.rules import RuleBook
+from bot.llm.anthropic_request import request_body
+from bot.llm.hosted import HostedModel
+from bot.ports import CallContext, LanguageModel
+from bot.storage.sqlite import open_sqlite
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.llm import Call, FakeLanguageModel, Request, Say
+from tests.fakes.llm_cache import PromptCache
+from tests.fakes.parts import FakeToolbox, RecordingSurface, message, returned, running, tool
+from tests.llm.conversation import EACH_PROVIDER, MODEL, Provider
+from tests.migrated import migrated
+
+TURNS = 5
+ALL_RUN = RuleBook(Policies(default=ApprovalPolicy.ALWAYS_ALLOW))
+
+
+@dataclass
+class Served:
+    """One model, whatever profiles want."""
+
+    model: LanguageModel
+
+    async def named(self, _name: str) -> LanguageModel:
+        return self.model
+
+
+def as_at_home(model: LanguageModel, provider: Provider) -> LanguageModel:
+    """The model as it is at the vendor's address: where others answer, Anthropic's marks are left out."""
+    if provider.api == "anthropic":
+        assert isinstance(model, HostedModel)
+        model._wording = replace(model._wording, body=partial(request_body, MODEL, own_address=True))
+    return model
+
+
+async def looked_up(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
+    return returned(wanted, f"{wanted.arguments}: " + "It is known. " * 40)
+
+
+async def talked(
+    model: LanguageModel, folder: Path, replay: Replay, *, overheard: tuple[str, ...] = ()
+) -> list[TurnView]:
+    """A conversation in which each question takes two rounds of tools. `overheard` is what others said before each."""
+    database = open_sqlite(await migrated(folder / "turns.db"))
+    toolbox, surface = FakeToolbox(), RecordingSurface()
+    toolbox.add(tool("kb__look_up", read_only=True, description="Looks a word up. " * 20), looked_up)
+    engine = Engine(
+        SqlTurnLog(database),
+        Served(model),
+        toolbox,
+        [surface],
+        rules=ALL_RUN,
+        instructions=Instructions("Be useful. " * 60, today=lambda: date(2026, 11, 22)),
+        memory=Memory(replay=replay),
+    )
+    views = []
+    try:
+        async with running(engine):
+            for n in range(TURNS):
+                asked = message(f"What is word {n}? " + "Tell me all of it. " * 10)
+                receipt = await engine.receive(replace(asked, context=overheard))
+                views.append(await surface.ended(receipt.turn_id))
+    finally:
+        await database.close()
+    return views
+
+
+def answering(cache: PromptCache, request: Request) -> Say:
+    tokens = cache.count(request)
+    n = len(cache.seen) % 3
+    if n:
+        return Say(calls=(Call("kb__look_up", {"word": f"w{len(cache.seen)}"}),), tokens=tokens)
+    return Say("It means something. " * 20, tokens=tokens)
+
+
+@EACH_PROVIDER
+@pytest.mark.parametrize("replay", list(Replay))
+async def test_each_request_finds_in_the_cache_what_the_one_before_it_has_left_there(
+    provider: Provider, replay: Replay, tmp_path: Path
+) -> None:
+    cache = PromptCache()
+    with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
+        model = as_at_home(provider.create(service.base_url), provider)
+        try:
+            views = await talked(model, tmp_path, replay)
+        finally:
+            await model.close()
+    assert len(cache.seen) == TURNS * 3
+    for n, (earlier, later) in enumerate(pairwise(cache.seen), start=1):
+        if n % 3:
+            assert later.cached == earlier.input, "a round finds the whole request of the round before"
+    firsts = cache.seen[::3]
+    for earlier, later in pairwise(firsts):
+        assert later.cached >= earlier.input, "a turn finds everything up to the question of the turn before"
+    replies = [step for view in views for step in view.steps if isinstance(step, ModelStep)]
+    assert [(step.usage.input_tokens, step.usage.cached_tokens) for step in replies] == [
+        (each.input, each.cached) for each in cache.seen
+    ]
+
+
+@EACH_PROVIDER
+async def test_what_is_said_only_once_does_not_keep_what_stays_from_being_found(
+    provider: Provider, tmp_path: Path
+) -> None:
+    cache = PromptCache()
+    with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
+        model = as_at_home(provider.create(service.base_url), provider)
+        try:
+            await talked(model, tmp_path, Replay.NONE, overheard=("ben: I wonder.",))
+        finally:
+            await model.close()
+    firsts = cache.seen[::3]
+    found = [each.cached for each in firsts[2:]]
+    assert found == sorted(set(found)), "each turn finds more than the one before"
+    assert all(later.cached > earlier.cached for earlier, later in pairwise(firsts[1:]))

@@ -1,0 +1,128 @@
+"""Whoever drives a turn is told what they have written without its being read again: it must be what reading gives."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import sqlalchemy as sa
+
+from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.completions import StopReason, Usage
+from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.policies import Ruling
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus
+from bot.domain.views import TurnView
+from tests.fakes.parts import ANA, message
+from tests.ledgers import Ledger
+
+ODD = {"number": math.nan, "many": (1, 2), "text": "é\u2028", 5: None}
+
+
+def asked(n: int, *calls: ToolCall) -> ModelStep:
+    said = Message(Role.ASSISTANT, (TextPart("Let me see."), *calls), {"thinking": ("a", "b"), "sure": math.inf})
+    return ModelStep(n, said, StopReason.TOOLS, Usage(10, 20, 5), ("A note.",))
+
+
+def step(n: int, **arguments: object) -> ToolStep:
+    return ToolStep(
+        n,
+        ToolCall(f"c{n}", "s__read", arguments),
+        ToolRef("s", "read"),
+        StepStatus.READY,
+        ruling=Ruling(ApprovalPolicy.ALWAYS_ALLOW),
+    )
+
+
+async def claimed(ledger: Ledger) -> Claim:
+    await ledger.log.enqueue(message("hi"))
+    (claim,) = await ledger.log.claim(1)
+    return claim
+
+
+async def is_what_is_read(ledger: Ledger, record: TurnRecord) -> bool:
+    return TurnView(record.turn, record.steps, record.revision) == await ledger.log.view(record.turn.id)
+
+
+async def test_everything_that_is_written_is_told_as_it_is_read(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    calls = (step(2, **{str(key): value for key, value in ODD.items()}), step(3))
+    files = (TextPart("ok"), ImagePart(b"x" * 10, "image/png"), FilePart(b"y" * 10, "text/csv", "a.csv"))
+    records = [await ledger.log.append(claim, asked(1, *(each.call for each in calls)), calls)]
+    for each in calls:
+        records.append(await ledger.log.begin(claim, each.n))
+        assert await is_what_is_read(ledger, records[-1])
+        result = ToolResult(each.call.id, files)
+        records.append(await ledger.log.end(claim, each.n, StepStatus.DONE, result, 0.1))
+        assert await is_what_is_read(ledger, records[-1])
+    records.append(await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], ""))
+    assert await is_what_is_read(ledger, records[-1])
+    assert [each.revision for each in records] == sorted({each.revision for each in records})
+
+
+async def test_a_turn_that_fails_is_told_as_it_is_read(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    assert await is_what_is_read(ledger, await ledger.log.append(claim, asked(1), []))
+    assert await is_what_is_read(ledger, await ledger.log.finish(claim, TurnStatus.FAILED, [], "It broke: \0 \ud800."))
+
+
+async def test_a_turn_that_ends_with_a_call_open_is_told_how_that_was_settled(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    await ledger.log.append(claim, asked(1), [step(2), step(3)])
+    await ledger.log.begin(claim, 2)
+    record = await ledger.log.finish(claim, TurnStatus.FAILED, [], "It broke.")
+    assert [each.status for each in record.calls] == [StepStatus.UNKNOWN, StepStatus.CANCELLED]
+    assert await is_what_is_read(ledger, record)
+
+
+async def test_calls_that_end_side_by_side_are_all_known_in_the_end(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    calls = [step(n) for n in range(2, 8)]
+    await ledger.log.append(claim, asked(1), calls)
+    results = [ToolResult(each.call.id, (TextPart("ok"),)) for each in calls]
+    ends = [ledger.log.end(claim, each.n, StepStatus.DONE, result) for each, result in zip(calls, results, strict=True)]
+    newest = max(await asyncio.gather(*ends), key=lambda record: record.revision)
+    assert [each.result for each in newest.calls] == results
+    assert await is_what_is_read(ledger, newest)
+    assert await is_what_is_read(ledger, await ledger.log.append(claim, asked(9), []))
+
+
+async def test_a_call_that_waits_for_a_signature_is_read(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    waiting = ToolStep(
+        3,
+        ToolCall("c3", "s__write"),
+        ToolRef("s", "write"),
+        StepStatus.AWAITING,
+        approval=Approval("card-1", 1, "print", ANA, 60.0),
+    )
+    await ledger.log.append(claim, asked(1), [step(2), waiting])
+    await ledger.log.drawn(claim.turn_id, 1)  # which starts its clock, and changes no revision
+    record = await ledger.log.begin(claim, 2)
+    assert record.awaiting[0].approval is not None
+    assert record.awaiting[0].approval.expires_at is not None
+    assert await is_what_is_read(ledger, record)
+
+
+async def test_what_somebody_else_has_changed_is_read(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    await ledger.log.append(claim, asked(1), [step(2)])
+
+    def deny(connection: sa.Connection) -> None:
+        connection.execute(sa.text("update steps set status = 'denied' where n = 2"))
+        connection.execute(sa.text("update deliveries set wanted = wanted + 1"))
+
+    await ledger.database.run(deny)
+    record = await ledger.log.append(claim, asked(3), [])
+    assert record.calls[0].status is StepStatus.DENIED
+    assert await is_what_is_read(ledger, record)
+
+
+async def test_the_next_driver_knows_what_the_one_before_it_has_done(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    await ledger.log.append(claim, asked(1), [step(2)])
+    await ledger.log.release([claim])
+    (again,) = await ledger.log.claim(1)
+    record = await ledger.log.append(again, asked(3), [])
+    assert [each.n for each in record.steps] == [1, 2, 3]
+    assert await is_what_is_read(ledger, record)

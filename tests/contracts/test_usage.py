@@ -1,0 +1,149 @@
+"""What is counted of models' use, on each database."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from bot.domain.completions import StopReason, Usage
+from bot.domain.conversations import ConversationKey
+from bot.domain.messages import ToolCall, assistant
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.usage import Price, PriceList, Spent, SpentBy, UsageKind, UsageQuery
+from bot.errors import LostLease, Stopped
+from bot.storage.turn_log import SqlTurnLog
+from bot.storage.usage_store import SqlUsageStore
+from tests.fakes.parts import ANA, BEN, HALL, message
+from tests.ledgers import START, Ledger
+
+EURO = PriceList("EUR", (Price("paid:*", Decimal(3), Decimal("0.3"), Decimal("3.75"), Decimal(15)),))
+DOLLAR = PriceList("USD", (Price("*", Decimal(1), Decimal(1), Decimal(1), Decimal(1)),))
+TAKEN = Usage(1000, 200, 400, 100, 50)
+COST = 500 * 3 + 400 * 3 // 10 + 375 + 200 * 15
+EVER = UsageQuery(0)
+ELSEWHERE = ConversationKey("test", "w", "den", "1")
+BEYOND = ConversationKey("test", "v", "hall", "1")
+DAY = 86_400.0
+
+
+def answer(n: int = 1, model: str = "paid:best", usage: Usage = TAKEN) -> ModelStep:
+    return ModelStep(n, assistant("Done."), StopReason.ANSWERED, usage, model=model)
+
+
+def priced(ledger: Ledger, prices: PriceList = EURO) -> SqlTurnLog:
+    ledger.log = SqlTurnLog(ledger.database, prices=prices)
+    return ledger.log
+
+
+async def begun(ledger: Ledger, where: ConversationKey = HALL, **more: object) -> Claim:
+    before = (await whole(ledger)).requests
+    await ledger.log.enqueue(message(f"hi {before}", conversation=where, **more))  # type: ignore[arg-type]
+    (claim,) = await ledger.log.claim(1)
+    return claim
+
+
+async def answered(ledger: Ledger, step: ModelStep, where: ConversationKey = HALL, **more: object) -> Claim:
+    claim = await begun(ledger, where, **more)
+    await ledger.log.finish(claim, TurnStatus.DONE, [step], "")
+    return claim
+
+
+async def whole(ledger: Ledger, query: UsageQuery = EVER) -> Spent:
+    (found,) = await SqlUsageStore(ledger.database).sums([query])
+    return found
+
+
+async def named(ledger: Ledger, by: SpentBy, query: UsageQuery = EVER) -> dict[str, int]:
+    return {name: spent.tokens for name, spent in await SqlUsageStore(ledger.database).by(query, by)}
+
+
+async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(ledger: Ledger) -> None:
+    log = priced(ledger)
+    claim = await begun(ledger)
+    wants = ModelStep(1, assistant("", ToolCall("c2", "s__read")), StopReason.TOOLS, Usage(10, 5), model="other:free")
+    await log.append(
+        claim, wants, [ToolStep(2, ToolCall("c2", "s__read"), ToolRef("s", "read"), StepStatus.DONE, repeatable=True)]
+    )
+    await log.finish(claim, TurnStatus.DONE, [answer(3)], "")
+    found = await whole(ledger)
+    assert found == Spent(2, Usage(1010, 205, 400, 100, 50), {"EUR": COST}, unpriced=1)
+    assert await named(ledger, SpentBy.MODEL) == {"paid:best": 1200, "other:free": 15}
+
+
+async def test_nothing_is_counted_where_no_model_was_asked(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
+    assert await whole(ledger) == Spent()
+    assert await named(ledger, SpentBy.PERSON) == {}
+
+
+async def test_sums_are_made_by_person_channel_workspace_and_kind(ledger: Ledger) -> None:
+    await answered(ledger, answer(usage=Usage(1, 0)))
+    await answered(ledger, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
+    claim = await answered(ledger, answer(usage=Usage(100, 0)), BEYOND)
+    await ledger.log.charge(claim, 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0))
+    assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
+    assert await named(ledger, SpentBy.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
+    assert await named(ledger, SpentBy.WORKSPACE) == {"test:w": 11, "test:v": 1100}
+    assert await named(ledger, SpentBy.KIND) == {"reply": 111, "summary": 1000}
+    assert (await whole(ledger, UsageQuery(0, person=ANA.principal, workspace="test:v"))).tokens == 1100
+    assert (await whole(ledger, UsageQuery(0, channel="test:w:den"))).tokens == 10
+
+
+async def test_a_conversation_over_http_counts_for_the_workspace_it_is_held_in(ledger: Ledger) -> None:
+    await answered(ledger, answer(usage=Usage(7, 0)), ConversationKey("api", "test:w", "ci", "order-17"))
+    assert await named(ledger, SpentBy.WORKSPACE) == {"test:w": 7}
+
+
+async def test_only_what_came_since_then_counts(ledger: Ledger) -> None:
+    await answered(ledger, answer(usage=Usage(1, 0)))
+    ledger.time += DAY
+    await answered(ledger, answer(usage=Usage(10, 0)))
+    assert (await whole(ledger, UsageQuery(START + DAY))).tokens == 10
+    assert await named(ledger, SpentBy.PERSON, UsageQuery(START + DAY + 1)) == {}
+
+
+async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(ledger: Ledger) -> None:
+    priced(ledger)
+    await answered(ledger, answer())
+    priced(ledger, DOLLAR)
+    await answered(ledger, answer())
+    assert (await whole(ledger)).costs == {"EUR": COST, "USD": 1200}
+
+
+async def test_what_was_counted_stays_when_the_turns_are_deleted_and_goes_in_its_own_time(ledger: Ledger) -> None:
+    claim = await answered(ledger, answer())
+    await ledger.log.take(claim.turn_id, 99)
+    await ledger.log.drawn(claim.turn_id, 99)
+    ledger.time += 2 * DAY
+    await answered(ledger, answer(), ELSEWHERE)
+    assert await ledger.log.delete_old(DAY, 100) == 1
+    assert (await whole(ledger)).requests == 2
+    assert await SqlUsageStore(ledger.database).delete_old(DAY, 100) == 1
+    assert await SqlUsageStore(ledger.database).delete_old(DAY, 100) == 0
+    assert await named(ledger, SpentBy.CHANNEL) == {"test:w:den": 1200}
+
+
+async def test_it_stays_when_the_conversation_is_deleted_and_says_nothing_of_it(ledger: Ledger) -> None:
+    await answered(ledger, answer())
+    assert await ledger.log.delete_conversation(HALL, ANA)
+    assert await named(ledger, SpentBy.CHANNEL) == {"test:w:hall": 1200}
+
+
+async def test_a_reply_of_a_turn_that_was_stopped_meanwhile_was_paid_for(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.stop(claim.turn_id, BEN)
+    with pytest.raises(Stopped):
+        await ledger.log.append(claim, answer(), [])
+    assert (await whole(ledger)).requests == 1
+    assert (await ledger.log.finish(claim, TurnStatus.DONE, [answer(2)], "")).steps == ()
+    assert (await whole(ledger)).requests == 2
+
+
+async def test_a_reply_that_came_after_the_lease_was_lost_was_paid_for_once(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
+    with pytest.raises(LostLease):
+        await ledger.log.append(claim, answer(), [])
+    assert (await whole(ledger)).requests == 1

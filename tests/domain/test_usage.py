@@ -1,0 +1,100 @@
+"""Prices, periods, and which limits hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from bot.domain.completions import Usage
+from bot.domain.conversations import ConversationKey
+from bot.domain.usage import (
+    Balance,
+    Every,
+    Limit,
+    Per,
+    Price,
+    PriceList,
+    Spender,
+    Unit,
+    amount,
+    limits_on,
+)
+from tests.fakes.parts import ANA
+
+SPENDER = Spender("slack:U1", "slack:T1:C5", "slack:T1")
+
+
+def price(model: str, rate: str = "1", output: str = "1") -> Price:
+    return Price(model, Decimal(rate), Decimal("0.1"), Decimal(2), Decimal(output))
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def test_tokens_cost_what_a_million_of_them_cost_each_kind_its_own_price() -> None:
+    million = 1_000_000
+    usage = Usage(4 * million, 5 * million, 2 * million, million, 3 * million)
+    assert price("*", "3", "15").of(usage) == (3 + 2 * 0.1 + 2 + 5 * 15) * million
+
+
+def test_a_part_of_a_micro_unit_is_rounded() -> None:
+    assert [price("*", rate).of(Usage(1, 0)) for rate in ("0.49", "0.5", "1.5")] == [0, 1, 2]
+
+
+def test_a_service_that_counts_more_cached_tokens_than_went_in_gives_no_money_back() -> None:
+    assert price("*").of(Usage(10, 0, 100)) == 10
+
+
+def test_the_first_pattern_that_fits_is_a_models_price_and_a_model_may_have_none() -> None:
+    prices = PriceList("EUR", (price("openai:gpt-9"), price("openai:gpt-*", "2"), price("ollama:*", "0")))
+    cost = [prices.cost(model, Usage(10, 0)) for model in ("openai:gpt-9", "openai:gpt-8", "ollama:x", "demo")]
+    assert cost == [10, 20, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("every", "now", "begin", "end"),
+    [
+        (Every.DAY, "2026-08-31T23:59:59", "2026-08-31", "2026-09-01"),
+        (Every.DAY, "2026-08-31", "2026-08-31", "2026-09-01"),
+        (Every.MONTH, "2026-12-31T12:00", "2026-12-01", "2027-01-01"),
+        (Every.MONTH, "2028-02-29T12:00", "2028-02-01", "2028-03-01"),
+        (Every.MONTH, "2026-01-01", "2026-01-01", "2026-02-01"),
+    ],
+)
+def test_days_and_months_are_those_of_utc(every: Every, now: str, begin: str, end: str) -> None:
+    assert (every.begin(at(now)), every.end(at(now))) == (at(begin), at(end))
+
+
+def test_of_limits_of_one_kind_the_first_holds_whose_name_fits() -> None:
+    exception = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 900, "slack:U1")
+    usual = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 100)
+    others = [
+        Limit(Per.PERSON, Every.MONTH, Unit.TOKENS, 1000),
+        Limit(Per.CHANNEL, Every.DAY, Unit.TOKENS, 500, "slack:T1:C5"),
+        Limit(Per.WORKSPACE, Every.MONTH, Unit.MONEY, 5),
+    ]
+    stranger = Limit(Per.CHANNEL, Every.MONTH, Unit.TOKENS, 1, "slack:T1:C6")
+    assert limits_on([exception, usual, *others, stranger], SPENDER) == (exception, *others)
+    assert limits_on([exception, usual], Spender("slack:U2", "slack:T1:C5", "slack:T1")) == (usual,)
+
+
+def test_a_question_counts_for_who_asked_the_channel_and_the_workspace() -> None:
+    where = ConversationKey("api", "slack:T1", "ci", "order-17")
+    assert Spender.of(ANA, where) == Spender("test:ana", "api:slack%3AT1:ci", "slack:T1")
+
+
+def test_money_and_tokens_are_said_as_people_write_them() -> None:
+    assert [amount(each) for each in (0, 1, 4_200, 420_000, 1_234_567_890)] == [
+        "0.00",
+        "0.0000",
+        "0.0042",
+        "0.42",
+        "1,234.57",
+    ]
+    tokens = Balance(Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 2_000), 1_203, 0.0)
+    money = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, 5_000_000), 5_000_000, 0.0, "EUR")
+    assert (tokens.said, tokens.reached) == ("1,203 of 2,000 tokens", False)
+    assert (money.said, money.reached) == ("5.00 of 5.00 EUR", True)

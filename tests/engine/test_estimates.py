@@ -1,0 +1,69 @@
+"""How many tokens a request takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.completions import Capabilities, Limits
+from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant, user
+from bot.engine.estimates import Estimates, of_messages, of_text, of_tools
+from tests.fakes.parts import tool
+
+WINDOW = Capabilities(context_tokens=100_000)
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("four" * 100, 100), ("é" * 150, 100), ("語" * 150, 100)])
+def test_text_is_counted_by_its_letters(text: str, tokens: float) -> None:
+    assert of_text(text) == pytest.approx(tokens)
+
+
+def test_everything_in_a_message_counts() -> None:
+    parts = (
+        TextPart("a" * 400),
+        ImagePart(b"", "image/png"),
+        FilePart(b"x" * 5_000, "application/pdf", "a.pdf"),
+        ToolCall("c", "s__t", {"text": "a" * 400}),
+        ToolResult("c", (TextPart("a" * 400),)),
+        ToolResult("c", (), structured={"text": "a" * 400}),
+    )
+    sizes = [of_messages([Message(Role.USER, (part,))]) for part in parts]
+    assert all(size > 95 for size in sizes)
+    assert of_messages([Message(Role.USER, parts)]) < sum(sizes)
+    assert of_messages([user("a"), assistant("b")]) > of_messages([user("a")])
+    assert of_tools([tool("s__t", description="a" * 400)]) > 100
+
+
+def test_what_a_service_counts_moves_the_estimate_towards_it() -> None:
+    estimates = Estimates()
+    for _ in range(20):
+        estimates.counted("m", 1_000, 2_000)
+    assert estimates.tokens("m", 1_000) == pytest.approx(2_000, rel=0.01)
+    assert estimates.tokens("other", 1_000) == 1_000
+
+
+@pytest.mark.parametrize(("estimate", "counted"), [(1_000, 0), (10, 900)])
+def test_a_service_that_does_not_count_and_a_tiny_request_say_nothing(estimate: float, counted: int) -> None:
+    estimates = Estimates()
+    estimates.counted("m", estimate, counted)
+    assert estimates.tokens("m", 1_000) == 1_000
+
+
+def test_a_count_that_makes_no_sense_moves_it_only_so_far() -> None:
+    estimates = Estimates()
+    for _ in range(50):
+        estimates.counted("m", 1_000, 10**9)
+    assert estimates.tokens("m", 1_000) <= 4_000
+
+
+def test_a_request_may_take_what_the_window_leaves_beside_the_answer() -> None:
+    assert Estimates().room("m", WINDOW, Limits(max_tokens=10_000)) == 85_000
+    assert Estimates().room("m", Capabilities(context_tokens=4_000), Limits(max_tokens=10_000)) == 1_000
+
+
+def test_what_was_too_long_once_is_dared_again_by_and_by() -> None:
+    estimates = Estimates()
+    estimates.refused("m", 20_000)
+    assert estimates.room("m", WINDOW, Limits()) == 18_000
+    for _ in range(200):
+        estimates.counted("m", 1_000, 1_000)
+    assert estimates.room("m", WINDOW, Limits()) > 80_000

@@ -1,0 +1,94 @@
+"""The operator's prices and limits: what they say, and what is said of what cannot be used."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from bot.domain.usage import NO_PRICES, Every, Limit, Per, Price, PriceList, Unit
+from bot.engine.limit_file import read_limits
+from bot.engine.price_file import read_prices
+from bot.errors import SettingsError
+
+PRICES = """
+currency = "eur"
+[[models]]
+model = "anthropic:claude-*"
+input = 3.10
+cached_input = 0.31
+cache_write = 3.875
+output = 15
+[[models]]
+model = "ollama:*"
+input = 0
+output = 0
+"""
+ENTRY = '[[models]]\nmodel = "x:*"\ninput = 1\noutput = 2\n'
+LIMIT = '[[limits]]\nper = "person"\nevery = "day"\n'
+
+
+def test_prices_are_read_as_they_are_written() -> None:
+    zero = Decimal(0)
+    claude = Price("anthropic:claude-*", Decimal("3.10"), Decimal("0.31"), Decimal("3.875"), Decimal(15))
+    assert read_prices(PRICES, "p") == PriceList("EUR", (claude, Price("ollama:*", zero, zero, zero, zero)))
+
+
+def test_what_goes_through_the_cache_costs_as_input_where_nothing_else_is_said() -> None:
+    (price,) = read_prices(f'currency = "EUR"\n{ENTRY}', "p").prices
+    assert (price.cached_input, price.cache_write) == (Decimal(1), Decimal(1))
+
+
+@pytest.mark.parametrize("text", ["", 'currency = "EUR"', "# nothing"])
+def test_without_entries_nothing_has_a_price(text: str) -> None:
+    assert read_prices(text, "p") == NO_PRICES
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ENTRY, "p has prices and no currency. Fix: write currency"),
+        (f'currency = "euros"\n{ENTRY}', "p, line 1: currency is no currency."),
+        (f'currency = "EUR"\n{ENTRY}price = 3', "p, line 6: models.price means nothing here. Fix: use one of cache"),
+        ('currency = "EUR"\n[[models]]\ninput = 1\noutput = 2', "p, line 2: models names no model."),
+        ('currency = "EUR"\n[[models]]\nmodel = "x"\ninput = 1', "p, line 2: models has no price for output."),
+        (f'currency = "EUR"\n{ENTRY}cached_input = -1', "p, line 6: models.cached_input is no number"),
+        (f'currency = "EUR"\n{ENTRY}cached_input = "1"', "p, line 6: models.cached_input is no number"),
+        (f'currency = "EUR"\n{ENTRY}cached_input = true', "p, line 6: models.cached_input is no number"),
+        (f'currency = "EUR"\n{ENTRY}cached_input = nan', "p, line 6: models.cached_input is no number"),
+        ('currency = "EUR"\nmodels = 3', "p, line 2: models must be entries of their own."),
+        ("currency = ", "p cannot be read: .*Fix: correct the file or PRICES_FILE"),
+    ],
+)
+def test_a_price_that_cannot_be_used_is_refused_with_its_line_and_what_to_write(text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{said}"):
+        read_prices(text, "p")
+
+
+def test_limits_are_read_in_their_order_and_one_entry_may_limit_both() -> None:
+    text = f'{LIMIT}only = "slack:U1"\ntokens = 5_000\nmoney = 2.50\n{LIMIT}tokens = 100\n'
+    assert read_limits(text, "l", "EUR") == (
+        Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 5_000, "slack:U1"),
+        Limit(Per.PERSON, Every.DAY, Unit.MONEY, 2_500_000, "slack:U1"),
+        Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 100),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LIMIT, "l, line 1: limits limits nothing. Fix: write tokens"),
+        (f"{LIMIT}tokens = -5", "l, line 4: limits.tokens is no number that can be used."),
+        (f"{LIMIT}money = 5", "l, line 4: limits.money limits money, and there are no prices. Fix: write prices"),
+        (f"{LIMIT}tokens = 5\nonly = ''", "l, line 5: limits.only names nobody."),
+        (f"{LIMIT}toke = 5", "l, line 4: limits.toke means nothing here. Fix: use one of every, money, only, per"),
+        ('[[limits]]\nevery = "day"\ntokens = 1', 'l, line 1: limits has no per. Fix: write per = "person" or "chan'),
+        ('[[limits]]\nper = "person"\nevery = "week"\ntokens = 1', "l, line 3: limits.every is nothing that can be"),
+        ('[[limits]]\nper = ["person"]\nevery = "day"\ntokens = 1', "l, line 2: limits.per is nothing that can be"),
+        ("limit = 1", "l, line 1: limit means nothing here. Fix: use one of limits"),
+        ("[[limits]", "l cannot be read: .*Fix: correct the file or LIMITS_FILE"),
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_refused_with_its_line_and_what_to_write(text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{said}"):
+        read_limits(text, "l", "")

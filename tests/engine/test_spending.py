@@ -1,0 +1,172 @@
+"""Limits on tokens and money, as they are met by questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from bot.domain.completions import Completion, StopReason, Usage
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.messages import ToolCall, assistant
+from bot.domain.turns import ModelStep, TurnStatus
+from bot.domain.usage import Every, Limit, Per, Price, PriceList, Spender, Spent, SpentBy, Unit, UsageQuery
+from bot.domain.views import TurnView
+from bot.engine.engine import Engine
+from bot.engine.schedule import BATCH, DAY_SECONDS, usage_retention
+from bot.engine.spending import LARGE_REQUESTS, LARGE_SECONDS, Spending
+from bot.storage.turn_log import SqlTurnLog
+from bot.storage.usage_store import SqlUsageStore
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool
+
+NOON = datetime(2026, 8, 31, 12, tzinfo=UTC).timestamp()
+HOUR = 3600.0
+PRICES = PriceList("EUR", (Price("paid", Decimal(3), Decimal(3), Decimal(3), Decimal(15)),))
+TOKENS_A_DAY = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 1_000)
+ELSEWHERE = ConversationKey("test", "w", "den", "1")
+
+
+def costs(usage: Usage, text: str = "Here.") -> Completion:
+    return Completion(assistant(text), StopReason.ANSWERED, usage, "paid")
+
+
+def limited(house: House, *limits: Limit) -> Engine:
+    house.clock[0] = max(house.clock[0], NOON)
+    house.log = SqlTurnLog(house.database, prices=PRICES)
+    return house.engine(allow=_spending(house, *limits).allow)
+
+
+def _spending(house: House, *limits: Limit) -> Spending:
+    return Spending(limits, SqlUsageStore(house.database), "EUR", clock=lambda: house.clock[0])
+
+
+async def asked(engine: Engine, house: House, said: InboundMessage) -> TurnView:
+    receipt = await engine.receive(said)
+    await house.surface.ended(receipt.turn_id)
+    return await engine.view(receipt.turn_id)
+
+
+async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_begins_anew(house: House) -> None:
+    house.model.script = [costs(Usage(900, 99)), costs(Usage(0, 1)), say("Good morning.")]
+    engine = limited(house, TOKENS_A_DAY)
+    async with running(engine):
+        assert (await asked(engine, house, message("one"))).turn.status is TurnStatus.DONE
+        assert (await asked(engine, house, message("one left"))).turn.status is TurnStatus.DONE
+        refused = await asked(engine, house, message("none left"))
+        assert refused.turn.status is TurnStatus.FAILED
+        assert refused.turn.failure == (
+            "The model was not asked: your limit for today is used up, 1,000 of 1,000 tokens. "
+            "It begins anew on 1 September at 00:00 UTC, in 12 h."
+        )
+        assert len(house.model.requests) == 2
+        house.clock[0] += 12 * HOUR
+        assert (await asked(engine, house, message("tomorrow"))).turn.status is TurnStatus.DONE
+
+
+async def test_what_has_begun_is_finished(house: House) -> None:
+    house.toolbox.add(tool("s__read", read_only=True))
+    house.allow("s__read")
+    wants = ask_for(call("s__read"))
+    house.model.script = [Completion(wants.message, wants.stop, Usage(5_000, 0), "paid"), say("Done.")]
+    engine = limited(house, TOKENS_A_DAY)
+    async with running(engine):
+        view = await asked(engine, house, message("read"))
+    assert view.turn.status is TurnStatus.DONE
+
+
+async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(house: House) -> None:
+    house.model.script = [costs(Usage(600, 0)) for _ in range(4)]
+    engine = limited(
+        house, Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 500), Limit(Per.CHANNEL, Every.MONTH, Unit.TOKENS, 1_000)
+    )
+    sam = Author("test", "sam", "Sam")
+    async with running(engine):
+        await asked(engine, house, message("one"))
+        assert "your limit for today" in (await asked(engine, house, message("two"))).turn.failure
+        assert (await asked(engine, house, message("three", author=BEN))).turn.status is TurnStatus.DONE
+        full = await asked(engine, house, message("four", author=sam))
+        assert "this channel's limit for this month is used up, 1,200 of 1,000 tokens" in full.turn.failure
+        assert "in 12 h" in full.turn.failure
+        elsewhere = await asked(engine, house, message("five", author=sam, conversation=ELSEWHERE))
+        assert elsewhere.turn.status is TurnStatus.DONE
+
+
+async def test_money_is_limited_by_what_the_replies_have_cost(house: House) -> None:
+    house.model.script = [costs(Usage(10_000, 2_000)), say("No.")]
+    engine = limited(house, Limit(Per.WORKSPACE, Every.MONTH, Unit.MONEY, 50_000))
+    async with running(engine):
+        await asked(engine, house, message("one"))
+        refused = await asked(engine, house, message("two", author=BEN))
+    assert "this workspace's limit for this month is used up, 0.06 of 0.05 EUR" in refused.turn.failure
+    assert len(house.model.requests) == 1
+
+
+async def test_a_call_that_is_run_by_hand_asks_no_model_and_meets_no_limit(house: House) -> None:
+    house.toolbox.add(tool("s__read", read_only=True))
+    house.allow("s__read")
+    engine = limited(house, Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 0))
+    async with running(engine):
+        said = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
+        assert (await asked(engine, house, said)).turn.status is TurnStatus.DONE
+
+
+async def test_where_no_limit_holds_nothing_is_looked_up(house: House) -> None:
+    class Nobody:
+        async def sums(self, queries: object) -> object:
+            pytest.fail("it was looked up")
+
+    only = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 0, "slack:*")
+    spending = Spending((only,), Nobody())  # type: ignore[arg-type]
+    assert await spending.balances(Spender.of(ANA, HALL)) == ()
+
+
+async def test_the_reply_names_the_model_that_gave_it(house: House) -> None:
+    house.model.script = [costs(Usage(1, 1))]
+    engine = limited(house)
+    async with running(engine):
+        view = await asked(engine, house, message("hi"))
+    assert [step.model for step in view.steps if isinstance(step, ModelStep)] == ["paid"]
+    (found,) = await SqlUsageStore(house.database).sums([UsageQuery(0)])
+    assert found.costs == {"EUR": 18}
+
+
+class Kept:
+    """Sums in the test's hands, and what was asked for."""
+
+    def __init__(self, requests: int) -> None:
+        self.spent = Spent(requests, Usage(10, 0))
+        self.asked: list[UsageQuery] = []
+
+    async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+        self.asked += queries
+        return [self.spent for _ in queries]
+
+    async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
+        raise NotImplementedError
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        deleted, self.spent = min(self.spent.requests, limit), Spent(max(0, self.spent.requests - limit))
+        self.asked.append(UsageQuery(seconds))
+        return deleted
+
+
+@pytest.mark.parametrize(("requests", "looks"), [(LARGE_REQUESTS - 1, [1, 2, 3, 4]), (LARGE_REQUESTS, [1, 1, 2, 3])])
+async def test_only_a_sum_of_many_requests_is_made_now_and_then(requests: int, looks: list[int]) -> None:
+    usage, time = Kept(requests), [NOON]
+    spending = Spending((TOKENS_A_DAY,), usage, clock=lambda: time[0])
+    seen = []
+    for moved in (0.0, LARGE_SECONDS - 1, 1.0, -HOUR):
+        time[0] += moved
+        (balance,) = await spending.balances(Spender.of(ANA, HALL))
+        assert balance.used == 10
+        seen.append(len(usage.asked))
+    assert seen == looks
+
+
+async def test_what_is_old_is_deleted_in_batches_until_nothing_is_left() -> None:
+    usage = Kept(2 * BATCH + 1)
+    await usage_retention(usage, 400).do()
+    assert usage.asked == [UsageQuery(400 * DAY_SECONDS)] * 4
