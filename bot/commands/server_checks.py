@@ -77,8 +77,7 @@ class ServerChecks:
 
     async def _looks(self, seen: Seen) -> AsyncIterator[Check]:
         if seen.status in _SWITCHED_OFF:
-            fix = "enable it" if seen.status is ServerStatus.DISABLED else "connect it"
-            yield Check("switched on", Finding.DOUBTFUL, f"An admin has made it {seen.status.value}.", fix)
+            yield _switched_off(seen)
             return
         try:
             async with aclosing(self._servers.examine(seen.id)) as looks:
@@ -176,6 +175,18 @@ def _explained(checks: list[Check]) -> tuple[tuple[str, str], ...]:
 def _report(text: str, rows: list[tuple[str, ...]], *, failed: bool = False, actions: tuple[Action, ...] = ()) -> Reply:
     table = Table(("server", "how", "look at", "found", "fix"), tuple(rows))
     return Reply(text, table, failed=failed, actions=actions)
+
+
+def _switched_off(seen: Seen) -> Check:
+    """Whoever has switched it off has meant to."""
+    word = seen.status.value
+    if not seen.config.from_file:
+        fix = "enable it" if seen.status is ServerStatus.DISABLED else "connect it"
+        return Check("switched on", Finding.DOUBTFUL, f"An admin has made it {word}.", fix)
+    if seen.status is ServerStatus.DISABLED:
+        said = "The operator's file has it disabled: take out `disabled` to use it."
+        return Check("switched on", Finding.SKIPPED, said)
+    return Check("switched on", Finding.DOUBTFUL, f"Somebody has made it {word}.", "connect it")
 
 
 def _row(seen: Seen, check: Check) -> tuple[str, ...]:

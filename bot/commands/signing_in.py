@@ -25,7 +25,8 @@ SIGN_IN = "sign-in"
 """What stands where a slot is named, for the sign-in itself."""
 SWITCH_ON = (
     "Signing in in a browser takes an address that people come back to: the operator sets `PUBLIC_URL`, to an https "
-    "address or to this machine, and runs `countersign run` with its part `web`."
+    "address or to this machine, and runs `countersign run` with its part `web`. Nobody can come back to `countersign "
+    "chat`: beside a running bot `countersign servers connect NAME` gives the link in a shell."
 )
 _LOOKING_SECONDS = 2.0
 """Whether a server takes a sign-in may have to be asked it, and nobody waits long for a button."""

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 MOST_TOOLS = 128
 """OpenAI's limit; far more than any model chooses well among."""
 _REMEMBERED = 1000
+SOMETHING_MISSING = "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
+"""What somebody is told who does not administer."""
 
 
 def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:

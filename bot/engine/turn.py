@@ -8,6 +8,7 @@ what came of it; a process that dies in between leaves nothing else behind.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,7 @@ from bot.domain.turns import (
 from bot.domain.views import TurnView
 from bot.engine.admission import Admission
 from bot.engine.calling import call_tool
-from bot.engine.offering import within_limit
+from bot.engine.offering import SOMETHING_MISSING, within_limit
 from bot.engine.prompting import Prompting, PromptParts
 from bot.engine.questions import Questions
 from bot.engine.reading_on import admitted, is_admitted, is_reading, read_on
@@ -126,8 +127,18 @@ class TurnInProgress:
         return await self._parts.member(turn.author, turn.conversation) if self._rules.ask_who else None
 
     async def _offer(self) -> ToolSet:
-        """Everything there is for this workspace: what the profile does not enable is refused by name."""
-        return await self._parts.toolbox.offer(self._record.turn.conversation.home)
+        """Everything there is for this workspace: what the profile does not enable is refused by name. What is wrong
+        with a server names addresses and where secrets are: those who administer are told, and the model for them.
+        """
+        turn = self._record.turn
+        offered = await self._parts.toolbox.offer(turn.conversation.home)
+        if not offered.absent or await self._administers(turn):
+            return offered
+        return dataclasses.replace(offered, absent=(SOMETHING_MISSING,))
+
+    async def _administers(self, turn: Turn) -> bool:
+        member = await self._parts.member(turn.author, turn.conversation)
+        return member is not None and self._rules.signatories.administers(member)
 
     # ------------------------------------------------------------------ calls
 

@@ -69,9 +69,9 @@ def _check_path(slot: str, folder: Path, path: Path) -> None:
     try:
         real, root = path.resolve(strict=True), folder.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise Unusable(f"There is no {path}, which {slot} is.", "name something that is there, or create it") from None
+        raise Unusable(f"There is no {path}, as {slot} says.", "name something that is there, or create it") from None
     if not real.is_relative_to(root):
-        raise Unusable(f"{path}, which {slot} is, leads out of {folder}.", f"name something that is below {folder}")
+        raise Unusable(f"{path}, as {slot} says, leads out of {folder}.", f"name something that is below {folder}")
 
 
 def _template(launch: Launch, templates: Templates) -> LaunchTemplate:

@@ -9,6 +9,7 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import NotSent, OutcomeUnknown, ServerGuidance, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
+from bot.engine.offering import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
 from tests.engine.conftest import House
@@ -386,6 +387,16 @@ async def test_missing_servers_are_named_to_the_model_and_to_the_person(house: H
         "hi",
     ]
     assert view.steps[-1].notes == ("weather is not connected: no such command.",)  # type: ignore[union-attr]
+
+
+async def test_who_does_not_administer_is_not_told_what_is_wrong_with_a_server(house: House) -> None:
+    house.toolbox.absent = ("Server sso: 10.0.0.7 is in a private network. Fix: allow it.",)
+    house.model.script = [say("Hello.")]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("hi", author=BEN))).turn_id)
+    assert not any("10.0.0.7" in text for text in words(house.model.requests[0]))
+    assert view.steps[-1].notes == (SOMETHING_MISSING,)  # type: ignore[union-attr]
 
 
 async def test_each_call_carries_a_key_that_is_stable_over_repeats(house: House) -> None:

@@ -15,15 +15,17 @@ from typing import Any
 from bot.domain.answering import Answered, UnfitAnswer
 from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed
 from bot.domain.elicitations import CANCELLED, DECLINED, Action, Elicitation, Elicited, FormAsk, LinkAsk
+from bot.domain.tools import Misfit
 from bot.platforms.console.person import Person
 from bot.platforms.console.watch import AskedBack
 from bot.ports import FrontDoor
 from bot.rendering.inquiries import server_name
 from bot.rendering.inquiry_fields import inquiry_form
-from bot.rendering.plain import one_line
+from bot.rendering.plain import one_line, revealed
 
 ANSWER, DECLINE = "answer", "decline"
-HOW_TO_ANSWER = "It waits for a line: answer NAME=VALUE …, or decline."
+_NAMES = 8
+HOW_TO_ANSWER = "It waits for a line: {}, or decline."
 HOW_TO_VISIT = "Visit {} and send the line: answer, or decline."
 NOBODY = "{} asks back, and nobody is at the terminal to answer: it is told so. countersign chat asks you there."
 NO_OBJECT = "That is no JSON object, such as {}."
@@ -75,8 +77,8 @@ class Respondent:
         match asked.elicitation.question.ask:
             case LinkAsk(url):
                 self._tell(HOW_TO_VISIT.format(url))
-            case FormAsk():
-                self._tell(HOW_TO_ANSWER)
+            case FormAsk(schema):
+                self._tell(HOW_TO_ANSWER.format(_line_for(schema)))
         while (line := await self._line(self._lines, asked.over)) is not None:
             match _read(line, asked.elicitation):
                 case None:
@@ -105,7 +107,7 @@ class Respondent:
         """Whether there is nothing left to answer."""
         match await engine.answer(asked.elicitation.id, reply, self._person.member):
             case UnfitAnswer(problems):
-                wrong = "; ".join(": ".join(filter(None, (each.argument, each.problem))) for each in problems)
+                wrong = "; ".join(_said(each) for each in problems)
                 self._tell(one_line(wrong, 500) or "It does not fit.")
                 return False
             case Answered(action):
@@ -159,3 +161,18 @@ def _filled(schema: Mapping[str, Any], text: str) -> Elicited | str:
 
 async def _next(lines: AsyncIterator[str]) -> str | None:
     return await anext(lines, None)
+
+
+def _line_for(schema: Mapping[str, Any]) -> str:
+    """The line that answers a form, with the names that its values go by: `answer seats=… note=…`."""
+    properties = schema.get("properties")
+    names = [one_line(revealed(str(name)), 40) for name in properties] if isinstance(properties, Mapping) else []
+    shown = [f"{name}=…" for name in names[:_NAMES]] + (["…"] if len(names) > _NAMES else [])
+    return " ".join((ANSWER, *shown))
+
+
+def _said(misfit: Misfit) -> str:
+    """What is wrong with a value, its name first, and once."""
+    if not misfit.argument or misfit.problem.startswith(f"{misfit.argument}:"):
+        return misfit.problem
+    return f"{misfit.argument}: {misfit.problem}"

@@ -134,14 +134,21 @@ def by_hand(metadata: OAuthMetadata, terms: OAuthTerms, known: Registration | No
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
 
 
+def _asked_for(method: str) -> str:
+    """What the bot cannot do, of what it was asked for."""
+    if method in _WITH_SECRET:
+        return "it wants a secret and has given none"
+    return f"it wants to be shown who the bot is by {method[:40]!r}"
+
+
 def _usable(given: OAuthClientInformationFull, wanted: str) -> str:
     """How the bot is to show who it is: a server may decide otherwise than it was asked (RFC 7591 3.2.1)."""
     assumed = (wanted if wanted in _WITH_SECRET else BASIC) if given.client_secret else NONE
     method = given.token_endpoint_auth_method or assumed
     if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
         raise ServerTrouble(
-            "The authorization server has registered the bot in a way that it cannot use.",
-            "register an application there by hand, and set the server's client_id and secret",
+            f"The authorization server has registered the bot in a way that it cannot use: {_asked_for(method)}.",
+            "register an application there by hand, and give its id and secret with --client-id and --secret",
         )
     return method
 

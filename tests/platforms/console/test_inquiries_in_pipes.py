@@ -57,7 +57,7 @@ async def test_a_line_answers_what_is_asked(line: str, reply: Elicited) -> None:
         assert [each for _, each, _ in chat.engine.replied] == [reply]
         assert "notes asks for an answer:" in chat.err
         assert "What is it called?" in chat.err
-        assert HOW_TO_ANSWER in chat.err
+        assert HOW_TO_ANSWER.format(" ".join(("answer", *(f"{name}=…" for name in FIELDS)))) in chat.err
         assert chat.out == "Done with it.\n\nYou said: hello\n"
 
 
