@@ -4,6 +4,7 @@ types any, so they are listed nowhere.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
@@ -11,8 +12,8 @@ from bot.domain.conversations import ConversationKey
 from bot.ports import Commands, FrontDoor
 
 
-class BesideCommands:
-    """Commands, and something beside them: `_answer` says what, or None for what is the commands' own."""
+class BesideCommands(ABC):
+    """Commands, and something beside them."""
 
     def __init__(self, engine: FrontDoor, commands: Commands) -> None:
         self._engine = engine
@@ -36,5 +37,6 @@ class BesideCommands:
         async for answer in self._commands.handle(request):
             yield answer
 
+    @abstractmethod
     async def _answer(self, request: Invocation | Submission) -> Reply | Form | None:
-        raise NotImplementedError
+        """What there is to say; None for what is the commands' own."""
