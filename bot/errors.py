@@ -14,6 +14,7 @@
     │   ├── LimitReached          it was not asked: a limit on tokens or money is used up
     │   └── ModelRejected         for good: key, model name or request refused, perhaps for one `tool`
     │       ├── ContextTooLong    what was sent does not fit in: the same conversation, made shorter, would
+    │       │   └── SmallerWindow another model would answer, and takes less: what is sent is to be made for that one
     │       └── ModelBarred       its service lets the bot in no more: another model would answer
     ├── DeliveryFailed            a platform did not take a drawing; `retry_after` seconds, or `permanent`
     └── TurnInterrupted           the turn is no longer this task's to drive
@@ -106,6 +107,12 @@ class ModelRejected(ModelError):
 
 class ContextTooLong(ModelRejected):
     """The transcript is longer than the model or its service takes: less of it would be taken."""
+
+
+class SmallerWindow(ContextTooLong):
+    """The model gave no answer, and the one that stands in for it takes less: it is to be asked with a request that is
+    made for it. The cause is why the first gave none.
+    """
 
 
 class ModelBarred(ModelRejected):

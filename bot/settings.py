@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
@@ -28,6 +29,7 @@ from bot.domain.past import Replay
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
+from bot.domain.tools import ToolSearch
 from bot.errors import SettingsError
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -35,6 +37,7 @@ _LONGEST_DAYS = 366
 _LONGEST_SHOWN = 60
 _LARGEST_FILE = 64 * 1024
 """Bytes of a file in SETTINGS_FOLDER: a key or an address, and nothing else."""
+_SMALLEST_WINDOW, _LARGEST_WINDOW = 2_000, 100_000_000
 _OTHER_NAMES = {
     "mcp_capabilities_cache_ttl": "mcp_sync_interval",
     "mcp_security_allowed_server_names": "mcp_allowed_servers",
@@ -89,6 +92,32 @@ def _snowflakes(value: Any) -> Any:
     return ids
 
 
+def _windows(value: Any) -> Any:
+    """`200000`, or `PATTERN=TOKENS` with commas between: `ollama:*=32768, anthropic:*=200000`. A number alone is for
+    every model, like the pattern `*`.
+    """
+    if not isinstance(value, str):
+        return value
+    return tuple(_window(each.strip()) for each in value.split(",") if each.strip())
+
+
+def _window(entry: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(?:(\S.*?)\s*=\s*)?([0-9][0-9_]{0,19})", entry)
+    if match is None:
+        raise ValueError(
+            "write a number of tokens, or models with one each, such as ollama:qwen3*=32768, openai:*=128000"
+        )
+    if not _SMALLEST_WINDOW <= int(match[2]) <= _LARGEST_WINDOW:
+        raise ValueError(f"{match[2]} is not between {_SMALLEST_WINDOW} and {_LARGEST_WINDOW} tokens")
+    return _pattern(match[1] or "*"), int(match[2])
+
+
+def _pattern(written: str) -> str:
+    """As models are called: a provider's name may be written large, and with blanks behind it."""
+    provider, colon, name = (part.strip() for part in written.partition(":"))
+    return f"{provider.lower()}:{name}" if colon else written
+
+
 def _hosts(value: Any) -> Any:
     """A comma-separated list of `host` or `host:port`."""
     hosts = _words(value)
@@ -122,6 +151,7 @@ Duration = Annotated[float | None, BeforeValidator(_seconds)]
 DurationOrNever = Annotated[float | None, BeforeValidator(_seconds_or_never)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
+Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_windows)]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
 Address = Annotated[str, AfterValidator(_address)]
@@ -196,11 +226,12 @@ class Settings(BaseSettings):
     mcp_allowed_servers: Words = frozenset()
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK
+    tool_search: Annotated[ToolSearch, AnyCase] = ToolSearch.AUTO
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     policy_file: Path = Path("config/policy.toml")
     system_prompt_file: Path = Path("config/system_prompt.md")
-    context_tokens: Annotated[int | None, Field(ge=2_000, le=100_000_000)] = None
+    context_tokens: Windows = ()
     history_tokens: Annotated[int, Field(ge=1_000, le=1_000_000)] = 16_000
     history_tool_steps: Annotated[Replay, AnyCase] = Replay.NAMES
     prices_file: Path = Path("config/prices.toml")
@@ -234,6 +265,10 @@ class Settings(BaseSettings):
             return key, _address(address) if address else None
         except ValueError as error:
             raise SettingsError(f"{names[1]} cannot be used: {error}.", "correct it there or in .env") from None
+
+    def window_of(self, model: str) -> int | None:
+        """Tokens of the model's window by CONTEXT_TOKENS: the first of its patterns that fits counts."""
+        return next((tokens for pattern, tokens in self.context_tokens if fnmatchcase(model, pattern)), None)
 
     @model_validator(mode="before")
     @classmethod

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +10,15 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.fakes import AUTHORITY
+
 # The same examples each time: a new one that fails is found by whoever raises their number, not by a stranger's build.
 hypothesis.settings.register_profile("countersign", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("countersign")
 
-MEASURED = ("commands", "contracts", "engine", "storage", "tools", "web/test_links.py")
+os.environ["SSL_CERT_FILE"] = AUTHORITY
+
+MEASURED = ("commands/", "contracts/", "engine/", "storage/", "tools/", "web/test_links.py")
 """Where the tests are of the parts whose coverage `make check` asks for, and of their ports. Measuring makes a test
 twice as slow, so the others run without.
 """
@@ -27,12 +33,19 @@ if TYPE_CHECKING:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first, and measure what is to be measured: to a run without `--cov` the mark is nothing."""
     here = Path(__file__).parent
-    longest, measured = [here / each for each in LONGEST], [here / each for each in MEASURED]
-    items.sort(key=lambda item: item.path not in longest)
+    places = {path: path.relative_to(here).as_posix() for path in {item.path for item in items}}
+    items.sort(key=lambda item: places[item.path] not in LONGEST)
+    measured = {path for path, place in places.items() if place.startswith(MEASURED)}
     for item in items:
-        again = "contracts" in item.path.parts and "[postgresql" in item.name  # the same code as on SQLite
-        if again or not any(each in (item.path, *item.path.parents) for each in measured):
+        again = "[postgresql" in item.name and places[item.path].startswith("contracts/")  # the same code as on SQLite
+        if again or item.path not in measured:
             item.add_marker("no_cover")
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: no collection of garbage has to look at it again, and there are many."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +69,8 @@ def _logging_as_it_was() -> Iterator[None]:
         if handler not in handlers:
             root.removeHandler(handler)
             handler.close()
-    root.setLevel(level)
+    if root.level != level:
+        root.setLevel(level)
     for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
+        if (logger := logging.getLogger(name)).level != before:  # to set one is to go through all of them
+            logger.setLevel(before)

@@ -12,6 +12,11 @@ from bot.storage.sqlite import open_sqlite
 _folder: list[tempfile.TemporaryDirectory[str]] = []
 
 
+async def at_hand(path: Path) -> Path:
+    """Put a migrated database there, unless there is one from before."""
+    return path if path.exists() else await migrated(path)  # noqa: ASYNC240 - nobody else waits
+
+
 async def migrated(path: Path) -> Path:
     """Put a migrated database there; nothing has it open."""
     if not _folder:

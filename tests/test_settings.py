@@ -103,6 +103,48 @@ def test_a_person_without_a_platform_is_refused(monkeypatch: pytest.MonkeyPatch,
     assert "not of the form platform:id, such as slack:U123 or console:ana" in said
 
 
+@pytest.mark.parametrize(
+    ("written", "windows"),
+    [
+        ("", {"ollama:qwen3:8b": None}),
+        ("200000", {"ollama:qwen3:8b": 200_000, "anthropic:large": 200_000}),
+        (
+            "ollama:qwen3*=32_768, anthropic:*=200000,",
+            {"ollama:qwen3:8b": 32_768, "anthropic:a": 200_000, "demo": None},
+        ),
+        (
+            "ollama:qwen3:8b = 9000, ollama:*=8000, 7000",
+            {"ollama:qwen3:8b": 9_000, "ollama:b": 8_000, "openai:c": 7_000},
+        ),
+        ("7000, ollama:*=8000", {"ollama:b": 7_000}),
+        ("ollama:odd=name=8000", {"ollama:odd=name": 8_000}),
+    ],
+)
+def test_the_first_pattern_that_fits_says_how_large_a_models_window_is(
+    monkeypatch: pytest.MonkeyPatch, written: str, windows: dict[str, int | None]
+) -> None:
+    monkeypatch.setenv("CONTEXT_TOKENS", written)
+    settings = read_settings()
+    assert {name: settings.window_of(name) for name in windows} == windows
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("much", "write a number of tokens"),
+        ("ollama:*=", "write a number of tokens"),
+        ("=8000", "write a number of tokens"),
+        ("ollama:*=8k", "write a number of tokens"),
+        ("٣٠٠٠", "write a number of tokens"),
+        ("9" * 5_000, "write a number of tokens"),
+        ("200,000", "200 is not between 2000 and"),
+        ("ollama:*=1999", "1999 is not between 2000 and 100000000 tokens"),
+    ],
+)
+def test_what_is_no_window_is_refused(monkeypatch: pytest.MonkeyPatch, written: str, said: str) -> None:
+    assert said in problem(monkeypatch, CONTEXT_TOKENS=written)
+
+
 def test_words_may_be_written_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOG_LEVEL", "WARNING")
     monkeypatch.setenv("LOG_FORMAT", "Json")

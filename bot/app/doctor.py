@@ -1,7 +1,7 @@
 """`countersign doctor`: is everything there that a bot needs, and what to do where it is not.
 
-Settings, the operator's files, model, Slack, Discord, the web part, database, then every MCP server. It works beside a
-running bot.
+Settings, the operator's files, the models and their services, Slack, Discord, the web part, database, then every MCP
+server. It works beside a running bot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bot.app.audit import examine_audit
 from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
 from bot.app.discord import examine_discord
-from bot.app.models import ModelChoice, Models, choose_model
+from bot.app.model_check import examine_models
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.slack import examine_slack
@@ -64,8 +64,9 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
         return
     for check in _of_files(settings, files):
         yield "settings", check
-    for check in await _of_model(settings, files):
-        yield "model", check
+    async with aclosing(examine_models(settings, files)) as of_models:
+        async for check in of_models:
+            yield "model", check
     async with aclosing(examine_slack(settings)) as of_slack:
         async for check in of_slack:
             yield "slack", check
@@ -108,32 +109,6 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
         for rule in files.stray_rules()
     ]
     return checks or [Check("files", Finding.WELL, "They can be read.")]
-
-
-async def _of_model(settings: Settings, files: OperatorFiles) -> list[Check]:
-    """Whether the model can be built: whether its service answers shows at the first question, and costs money."""
-    try:
-        choice = choose_model(settings)
-        models = Models(choice, lambda name: choose_model(settings, name))
-        try:
-            await models.named("")
-        finally:
-            await models.close()
-    except CountersignError as error:
-        return [_broken("configured", error)]
-    return [Check("configured", Finding.WELL, choice.label), *_of_prices(settings, files, choice)]
-
-
-def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) -> list[Check]:
-    return [
-        Check(
-            "prices",
-            Finding.DOUBTFUL,
-            f"{name} has no price in {settings.prices_file}: limits on money do not count it.",
-            "write its price there",
-        )
-        for name in files.unpriced(choice.names)
-    ]
 
 
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:

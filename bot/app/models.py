@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import difflib
 import importlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.measurements import Observe, unobserved
 from bot.errors import ModelRejected, SettingsError
+from bot.llm.asked_window import AskedWindow
 from bot.llm.chain import ModelChain
 from bot.llm.measured import MeasuredModel
 from bot.llm.providers import Access, Provider, find_provider, provider_names
+from bot.llm.standing import Catalogued
 from bot.ports import LanguageModel
 from bot.settings import Settings
+
+_BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
+"""Another model, as it looks to somebody who forgot the comma."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,19 @@ class ModelChoice:
         return ", else ".join(self.names)
 
     @property
+    def all(self) -> tuple[ModelChoice, ...]:
+        """The model, and those that stand in for it."""
+        return (self, *self.others)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The models that may answer."""
-        return tuple(choice.name for choice in (self, *self.others))
+        return tuple(choice.name for choice in self.all)
+
+    @property
+    def window(self) -> int | None:
+        """Tokens of its window, where the settings say it."""
+        return self.config.get("context_tokens")
 
     def create(self) -> LanguageModel:
         """Load the provider and build the model."""
@@ -71,8 +87,10 @@ class Models:
 
     async def _build(self, choice: ModelChoice) -> LanguageModel:
         models: dict[str, LanguageModel] = {}
-        for each in (choice, *choice.others):
+        for each in choice.all:
             built = await asyncio.to_thread(each.create)
+            if each.window is None and isinstance(built, Catalogued) and built.tells_window:
+                built = AskedWindow(built, each.name)
             models[each.name] = MeasuredModel(built, each.name, self._observe)
         return ModelChain(models) if choice.others else models[choice.name]
 
@@ -91,13 +109,17 @@ def choose_model(settings: Settings, wanted: str = "") -> ModelChoice:
     """The model by `--model`, by BOT_MODEL, or by the key that is present; of several, with commas between them, each
     that follows stands in for those before it. Raises SettingsError.
     """
-    names = (wanted or settings.bot_model or _by_key(settings)).split(",")
-    chosen = {choice.name: choice for choice in (_one(settings, name) for name in names)}
+    written = wanted or settings.bot_model or _by_key(settings)
+    names = [name for name in written.split(",") if name.strip()]
+    if not names:
+        raise SettingsError(f"{written!r} names no model.", f"set BOT_MODEL (or --model) to {_all()}")
+    chosen = {choice.name: choice for choice in (_one(settings, name, names) for name in names)}
     first, *others = chosen.values()
     return replace(first, others=tuple(others))
 
 
-def _one(settings: Settings, wanted: str) -> ModelChoice:
+def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
+    """The model that is written there, one of `names`."""
     written, _, name = (part.strip() for part in wanted.partition(":"))
     provider = find_provider(written.lower())
     if provider is None:
@@ -106,9 +128,12 @@ def _one(settings: Settings, wanted: str) -> ModelChoice:
         raise SettingsError(
             f"There is no model provider called {written!r}.{hint}", f"set BOT_MODEL (or --model) to {_all()}"
         )
+    another = _BEHIND_A_BLANK.search(name)
+    if another and another[1].lower() in provider_names():
+        raise SettingsError(f"{wanted.strip()!r} are several models.", "write a comma between each two of them")
     if not provider.variables:
         return ModelChoice(written.lower(), provider.module(Access()))
-    return _hosted(written.lower(), provider, name or provider.model, settings)
+    return _hosted(written.lower(), provider, name or provider.model, settings, names)
 
 
 def _by_key(settings: Settings) -> str:
@@ -120,18 +145,29 @@ def _by_key(settings: Settings) -> str:
 def _all() -> str:
     """How every model is named, in one sentence."""
     *others, last = (name for name in provider_names() if name != "demo")
-    return f"demo, or to PROVIDER:NAME with {', '.join(others)} or {last} as the provider"
+    return (
+        f"demo, or to PROVIDER:NAME with {', '.join(others)} or {last} as the provider, and a comma between each two"
+        " of several"
+    )
 
 
-def _hosted(label: str, provider: Provider, name: str, settings: Settings) -> ModelChoice:
+def _hosted(label: str, provider: Provider, name: str, settings: Settings, names: Sequence[str]) -> ModelChoice:
     key, address = settings.access_to_models(provider.variables)
     access = Access(key, address, settings.openai_api)
     if not name:
-        raise SettingsError(f"{label} has many models.", f"set BOT_MODEL (or --model) to {label}:NAME")
+        raise SettingsError(f"{label} has many models.", f"name one of them: {label}:NAME in BOT_MODEL (or --model)")
     if provider.lacks_key(access):
+        way_out = "use --model demo" if len(names) == 1 else f"leave {label}:{name} out of the list of models"
         raise SettingsError(
             f"The model {label}:{name} needs a key.",
-            f"set {provider.variables}_API_KEY in the environment or in .env, or use --model demo",
+            f"set {provider.variables}_API_KEY in the environment or in .env, or {way_out}",
         )
-    config = {"model": name, "api_key": key, "base_url": address or provider.address, "variables": provider.variables}
+    config = {
+        "model": name,
+        "api_key": key,
+        "base_url": address or provider.address,
+        "variables": provider.variables,
+        "context_tokens": settings.window_of(f"{label}:{name}"),
+        **provider.more,
+    }
     return ModelChoice(f"{label}:{name}", provider.module(access), config)

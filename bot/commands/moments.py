@@ -18,4 +18,7 @@ def read_moment(text: str, now: float) -> float:
     if ago is not None:
         return now - int(ago[1]) * _SECONDS[ago[2].lower()]
     moment = datetime.fromisoformat(text.strip())
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    try:
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except OverflowError as error:
+        raise ValueError("before or after all the years that can be written") from error

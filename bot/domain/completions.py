@@ -40,7 +40,9 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a model can do. `files` says whether it reads text files that people attach, `documents` whether it takes
-    PDF as it is; `image_bytes` is the size of the largest image it takes, `context_tokens` that of its window.
+    PDF as it is; `image_bytes` is the size of the largest image it takes, `context_tokens` that of its window. `model`
+    is the one that can, as people know it: empty as long as a provider has it alone. `searches` says whether it finds a
+    tool by searching, where there are too many to be given all of them.
     """
 
     tools: bool = True
@@ -50,6 +52,8 @@ class Capabilities:
     documents: bool = False
     reasoning: bool = False
     context_tokens: int = 128_000
+    searches: bool = True
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +100,14 @@ class ReasoningDelta:
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The whole reply, last in every stream. `model` is the one that wrote it, as people know it: empty as long as a
-    provider has it alone, which knows no such names.
+    provider has it alone, which knows no such names. `note` is for people: why it is another one than they expect.
     """
 
     message: Message
     stop: StopReason
     usage: Usage = Usage()
     model: str = ""
+    note: str = ""
 
 
 ModelEvent = TextDelta | ReasoningDelta | Completion

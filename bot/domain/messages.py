@@ -48,8 +48,8 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Any other file; `data` are its bytes. It is for people: a model is told that it is there. What a tool returned
-    may have no name.
+    """Any other file; `data` are its bytes. A PDF is read by models that take documents; of all else, and to all
+    others, a model is told that it is there. What a tool returned may have no name.
     """
 
     data: bytes

@@ -6,10 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from bot.domain.elicitations import ServerQuestion
 from bot.domain.messages import ToolResult
+
+OWN_SERVER = "countersign"
+"""What stands for the server where a tool is the bot's own. A server that is called the same has its tools offered
+under other names (`bot.tools.names`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,13 @@ class Tool:
         )
 
 
+class ToolSearch(StrEnum):
+    """Whether a model that would be given many tools searches them instead."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerGuidance:
     """What the operator wants the model to know about a server (checklist N)."""
@@ -91,6 +104,8 @@ class ServerGuidance:
     response_instruction: str = ""
     auto_context_tool: str = ""
     """The offered name of a tool that is called with every question before the model is asked."""
+    description: str = ""
+    """What the server is for, in a few words: tools are found by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +117,6 @@ class ToolSet:
     tools: tuple[Tool, ...] = ()
     guidance: tuple[ServerGuidance, ...] = ()
     absent: tuple[str, ...] = ()
-    version: str = ""
     withheld: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Tool | None:
@@ -154,6 +168,9 @@ class AsksBack:
 
 
 ToolOutcome = Returned | NotSent | OutcomeUnknown | AsksBack
+
+MISFIT = "The arguments do not fit the tool, so nothing was sent."
+"""Begins what the model is told of a call whose arguments its server would refuse."""
 
 UNSURE = "It may or may not have happened."
 """Stands between the reason and the advice in what the model is told of an unknown outcome."""

@@ -62,11 +62,16 @@ class PriceList:
 
     def cost(self, model: str, usage: Usage) -> int | None:
         """What these tokens of a model cost, in micro-units; None if it has no price."""
-        found = next((price for price in self.prices if fnmatchcase(model, price.model)), None)
+        found = next((price for price in self.prices if fits(model, price.model)), None)
         return None if found is None else found.of(usage)
 
 
 NO_PRICES = PriceList()
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name is what prices and limits are about: `*` stands for any letters, all others for themselves."""
+    return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +213,22 @@ class Limit:
     most: int
     only: str = "*"
 
+    @property
+    def kind(self) -> tuple[Per, Every, Unit]:
+        """Of limits of one kind, one holds for a question."""
+        return self.per, self.every, self.unit
+
     def used(self, spent: Spent, currency: str) -> int:
         """How much of it is used up by that."""
         return spent.tokens if self.unit is Unit.TOKENS else spent.costs.get(currency, 0)
 
 
 def limits_on(limits: Sequence[Limit], spender: Spender) -> Sequence[Limit]:
-    """Those that hold for a question: of each kind (who, how long, of what) the first whose pattern fits."""
+    """Those that hold for a question: of each kind the first whose pattern fits."""
     found: dict[tuple[Per, Every, Unit], Limit] = {}
     for limit in limits:
-        if fnmatchcase(counted_for(limit, spender), limit.only):
-            found.setdefault((limit.per, limit.every, limit.unit), limit)
+        if fits(counted_for(limit, spender), limit.only):
+            found.setdefault(limit.kind, limit)
     return tuple(found.values())
 
 

@@ -12,10 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from bot.domain.completions import Capabilities
+from bot.domain.completions import Capabilities, Limits
 from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, user
 from bot.domain.signatures import image_type
+from bot.engine.estimates import within
 from bot.engine.file_types import Kind, kind_of, type_words
 from bot.engine.speakers import one_line
 from bot.errors import CountersignError
@@ -32,7 +33,9 @@ MOST_IMAGE_BYTES = 20 * 2**20
 MOST_DOCUMENT_BYTES = 15 * 2**20
 _PDF = b"%PDF-"
 _BYTES_A_TOKEN = 2
-"""Of the window's tokens, as many bytes of text files go along: half of the window or less, whatever the language."""
+"""Of the tokens that the window leaves beside the answer, as many bytes of text files go along: they take half of them
+or less, whatever the language.
+"""
 _NAMES = {Kind.IMAGE: "images", Kind.TEXT: "text files", Kind.DOCUMENT: "PDFs"}
 _NAME_LENGTH = 80
 
@@ -128,7 +131,7 @@ async def _fetched(attachment: Attachment, objection: _Unread | None, fetch: Fet
 def _told(attachments: Sequence[Attachment], found: Sequence[bytes | _Unread], capabilities: Capabilities) -> Attached:
     room = {
         Kind.IMAGE: MOST_IMAGE_BYTES,
-        Kind.TEXT: capabilities.context_tokens * _BYTES_A_TOKEN,
+        Kind.TEXT: (capabilities.context_tokens - within(Limits(), capabilities).max_tokens) * _BYTES_A_TOKEN,
         Kind.DOCUMENT: MOST_DOCUMENT_BYTES,
     }
     messages: list[Message] = []

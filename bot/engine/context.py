@@ -9,7 +9,7 @@ other people say is data: it never stands in a system message.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -33,7 +33,7 @@ LAST_ROUND = (
 class Surroundings:
     """What goes along with a turn's own rows: the system prompt, the messages about earlier turns, files that came with
     the question, images that tools returned (by their file's id), and the steps whose results are told by their
-    beginning. In a place that is `shared`, the question says whose it is.
+    beginning, with how many characters of it. In a place that is `shared`, the question says whose it is.
     """
 
     prompt: str = ""
@@ -41,7 +41,7 @@ class Surroundings:
     attached: Sequence[Message] = ()
     images: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     excerpts: Excerpts = field(default_factory=Excerpts)
-    by_beginning: Collection[int] = ()
+    by_beginning: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     shared: bool = False
 
 
@@ -121,7 +121,7 @@ def _rounds(record: TurnRecord, offered: ToolSet, around: Surroundings) -> list[
 
 def _told(record: TurnRecord, step: ToolStep, around: Surroundings) -> ToolResult:
     if step.n in around.by_beginning:
-        return around.excerpts.of(record.turn.seq, step, around.images)
+        return around.excerpts.of(record.turn.seq, step, around.images, around.by_beginning[step.n])
     return outcome(step, around.images)
 
 

@@ -31,7 +31,7 @@ from bot.domain.grants import Permission
 from bot.domain.measurements import Observe, unobserved
 from bot.domain.policies import TaintMode
 from bot.domain.terms import NO_TERMS, Terms
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
 from bot.engine.drawing import Drawings
@@ -78,8 +78,9 @@ class Engine:
     `instructions` are what models are told first, `memory` how much of a conversation they remember;
     `approval_seconds` is None where approvals never expire; `on_change` hears that another process may have changed
     servers, policies or profiles; `taint` is what happens to calls that could send away what another server has said;
-    `refused` keeps which tools models' services have refused; `observe` counts; `allow` is asked before a question
-    reaches a model, and raises LimitReached if it may not.
+    `refused` keeps which tools models' services have refused; `tool_search` says whether models search where there are
+    many tools; `observe` counts; `allow` is asked before a question reaches a model, and raises LimitReached if it may
+    not.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Engine:
         memory: Memory = USUAL_MEMORY,
         taint: TaintMode = TaintMode.OFF,
         refused: RefusedTools | None = None,
+        tool_search: ToolSearch = ToolSearch.AUTO,
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
         observe: Observe = unobserved,
@@ -119,6 +121,7 @@ class Engine:
             self._member,
             taint,
             allow=allow,
+            tool_search=tool_search,
         )
         self._worker = Worker(
             turn_log,

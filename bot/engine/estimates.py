@@ -27,7 +27,10 @@ _A_DOCUMENT = 40_000
 """At most: large documents are scans, with few pages for their size."""
 _SPARE = 0.05
 """Of the window, for what the estimate leaves out."""
-_LEAST, _MOST = 0.4, 4.0
+_LEAST, _MOST = 0.5, 4.0
+"""Between these a count says something. A service that reports less has cut the request, or leaves out what it had in
+its cache: taken for the truth, that would let requests grow until it cuts more.
+"""
 _WEIGHT = 0.3
 _BELOW, _DARE, _SMALLEST = 0.9, 1.02, 2_000.0
 _FEWEST = 200
@@ -46,7 +49,7 @@ class _Known:
 
 
 class Estimates:
-    """What is known of the models by the names that profiles call them; the bot's own is empty."""
+    """What is known of the models, by their names."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -55,21 +58,24 @@ class Estimates:
         """What an estimate comes to in this model's own tokens."""
         return round(estimate * self._of(model).ratio)
 
+    def estimate(self, model: str, tokens: float) -> float:
+        """The estimate that comes to so many of this model's own tokens."""
+        return tokens / self._of(model).ratio
+
     def room(self, model: str, capabilities: Capabilities, limits: Limits) -> int:
-        """How many of its tokens a request may take: what its window leaves beside the answer and a little to spare, a
-        quarter of it in any case, and less than what was too long before.
+        """How many of its tokens a request may take: what its window leaves beside the answer and a little to spare,
+        and less than what was too long before.
         """
         window, known = capabilities.context_tokens, self._of(model)
-        room = max(window // 4, round(window * (1 - _SPARE)) - limits.max_tokens)
+        room = round(window * (1 - _SPARE)) - within(limits, capabilities).max_tokens
         return min(room, round(known.too_long * known.ratio * _BELOW)) if known.too_long else room
 
     def counted(self, model: str, estimate: float, tokens: int) -> None:
         """Its service has counted so many input tokens; 0 if it does not count."""
-        if tokens <= 0 or estimate < _FEWEST:
+        if estimate < _FEWEST or tokens < estimate * _LEAST:
             return
         known = self._of(model)
-        found = min(_MOST, max(_LEAST, tokens / estimate))
-        ratio = known.ratio + _WEIGHT * (found - known.ratio)
+        ratio = known.ratio + _WEIGHT * (min(_MOST, tokens / estimate) - known.ratio)
         # By and by more is dared again: what was refused may have been too long for another reason.
         self._keep(model, _Known(ratio, known.too_long * _DARE if known.too_long > estimate else 0.0))
 
@@ -86,6 +92,20 @@ class Estimates:
         self._known.move_to_end(model)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
+
+
+def within(limits: Limits, capabilities: Capabilities) -> Limits:
+    """The limits of a reply that leaves at least half of the window to the request. Services refuse a request that does
+    not fit in together with the longest reply that it allows.
+    """
+    return replace(limits, max_tokens=min(limits.max_tokens, capabilities.context_tokens // 2))
+
+
+def beginning(text: str, tokens: float) -> str:
+    """As much of a text's beginning as takes so many tokens."""
+    while (size := of_text(text)) > tokens:
+        text = text[: int(len(text) * tokens / size)]
+    return text
 
 
 def is_text(request: ModelRequest) -> bool:

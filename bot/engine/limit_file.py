@@ -10,6 +10,9 @@ from bot.domain.usage import MICRO, Every, Limit, Per, Unit
 from bot.engine.toml_entries import Entries, read_entries
 
 _KEYS = {"per", "every", "tokens", "money", "only"}
+_NAMES = {Per.PERSON: "slack:U123", Per.CHANNEL: "slack:T1:C5", Per.WORKSPACE: "slack:T1"}
+"""How those are named whom a limit can be for."""
+_MOST = 10**15
 Words = TypeVar("Words", bound=StrEnum)
 
 
@@ -19,9 +22,13 @@ def read_limits(text: str, source: str, currency: str) -> tuple[Limit, ...]:
     """
     file = read_entries(text, source, "LIMITS_FILE")
     file.refuse_unknown(file.table, {"limits"}, ())
-    return tuple(
-        limit for number, entry in enumerate(file.list("limits")) for limit in _limits(file, entry, number, currency)
-    )
+    found: list[Limit] = []
+    for number, entry in enumerate(file.list("limits")):
+        for limit in _limits(file, entry, number, currency):
+            found.append(limit)
+            kind = [each.only for each in found if each.kind == limit.kind]
+            file.refuse_hidden(kind, ("limits", number), "only")
+    return tuple(found)
 
 
 def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str) -> Iterator[Limit]:
@@ -29,20 +36,28 @@ def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str)
     file.refuse_unknown(entry, _KEYS, place)
     per, every = _word(file, entry, number, "per", Per), _word(file, entry, number, "every", Every)
     only = entry.get("only", "*")
-    if not isinstance(only, str) or not only.strip():
-        raise file.wrong((*place, "only"), "names nobody", 'write a name such as only = "slack:U123", or leave it out')
+    if not isinstance(only, str) or not _names_any(only.strip(), per):
+        name = _NAMES[per]
+        raise file.wrong((*place, "only"), "names nobody", f'write a name such as only = "{name}", or leave it out')
     if "tokens" not in entry and "money" not in entry:
         raise file.wrong(place, "limits nothing", "write tokens = and how many, or money = and how much")
     if "tokens" in entry:
-        tokens = file.number(entry["tokens"], (*place, "tokens"), "how many tokens, such as 200_000")
+        tokens = file.number(entry["tokens"], (*place, "tokens"), _MOST, "how many tokens, such as 200_000")
+        if tokens != int(tokens):
+            raise file.wrong((*place, "tokens"), "is no whole number", "write how many tokens, such as 200_000")
         yield Limit(per, every, Unit.TOKENS, int(tokens), only.strip())
     if "money" in entry:
         if not currency:
             raise file.wrong(
                 (*place, "money"), "limits money, and there are no prices", "write prices into PRICES_FILE, or tokens ="
             )
-        money = file.number(entry["money"], (*place, "money"), f"how much, in {currency}, such as 5.00")
+        money = file.number(entry["money"], (*place, "money"), _MOST, f"how much, in {currency}, such as 5.00")
         yield Limit(per, every, Unit.MONEY, int(money * MICRO), only.strip())
+
+
+def _names_any(pattern: str, per: Per) -> bool:
+    """Whether anybody's name could fit: the platform stands first in all of them."""
+    return "*" in pattern or pattern.count(":") >= _NAMES[per].count(":")
 
 
 def _word(file: Entries, entry: Mapping[str, Any], number: int, key: str, words: type[Words]) -> Words:

@@ -1,6 +1,8 @@
-"""Which of the enabled tools a model is given: no more than services take, and none that its service has refused.
+"""Which of the enabled tools a model is given: all of them while they are few. Where there are many, models search them
+(`tool_search`), or are given no more than services take; and none that their service has refused.
 
-Called by `turn`. What is left out is left out of the request only: people can still run it by hand.
+Called by `turn`. What is left out is left out of the request only: people can still run it by hand, and a model that
+has its name can call it.
 """
 
 from __future__ import annotations
@@ -11,16 +13,45 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import chain, zip_longest
 
-from bot.domain.tools import Tool, ToolSet
+from bot.domain.completions import Capabilities
+from bot.domain.tools import OWN_SERVER, Tool, ToolSearch, ToolSet
+from bot.engine.estimates import of_tools
+from bot.engine.tool_search import searched
+from bot.engine.tool_search_index import MOST_HITS
 from bot.errors import ModelRejected
 
 log = logging.getLogger(__name__)
 
 MOST_TOOLS = 128
 """OpenAI's limit; far more than any model chooses well among."""
+FEW_TOOLS = 30
+"""Beyond 30 to 50, models choose worse (Anthropic's documentation of its tool search)."""
+SHARE_OF_WINDOW = 0.05
+"""Of a model's window, for definitions of tools that most questions do not need."""
+A_SEARCH = 1_000
+"""Tokens, as an estimate: the bot's own tools and what one search finds. Nothing is saved where all tools take less."""
 _REMEMBERED = 1000
 SOMETHING_MISSING = "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
 """What somebody is told who does not administer."""
+
+
+def given(enabled: ToolSet, search: ToolSearch, refused: RefusedTools, model: str, able: Capabilities) -> ToolSet:
+    """What the model of that name is given of the enabled tools; `able` is what it can do."""
+    if search is ToolSearch.AUTO and able.searches and are_many(enabled.tools, able):
+        # What its service would refuse stands in no request: it can be found and called.
+        own = dataclasses.replace(enabled, tools=searched(enabled.tools))
+        if refused.without(model, own) is own:
+            return own
+    return within_limit(refused.without(model, enabled))
+
+
+def are_many(tools: tuple[Tool, ...], able: Capabilities) -> bool:
+    """Whether these tools are more than this model should be given at once. It depends on nothing but the two, so that
+    what is given stays the same from request to request. Of as many as one search finds, none is spared by searching.
+    """
+    if len(tools) <= MOST_HITS:
+        return False
+    return len(tools) > FEW_TOOLS or of_tools(tools) >= max(A_SEARCH, able.context_tokens * SHARE_OF_WINDOW)
 
 
 def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
@@ -51,14 +82,14 @@ class RefusedTools:
         self._known: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def add(self, model: str, tool: Tool, problem: ModelRejected) -> None:
-        """The service of the model that profiles call `model` does not take this tool."""
+        """The service of the model of that name does not take this tool."""
         log.warning("the tool %s is not offered to %s any more: %s", tool.name, model or "the model", problem.cause)
         self._known[_key(model, tool)] = problem.cause
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
     def reasons(self, tool: Tool) -> Mapping[str, str]:
-        """Why this very definition was refused, by the models that profiles name; the bot's own is empty."""
+        """Why this very definition was refused, by the names of the models."""
         return {
             model: cause
             for (model, name, definition), cause in self._known.items()
@@ -84,9 +115,12 @@ class RefusedTools:
 
 def refusal(tool: Tool) -> str:
     """What people are told of a tool that a service has refused."""
+    fix = "have its server corrected, or leave the tool out of the profile"
+    if tool.server == OWN_SERVER:
+        fix = "set TOOL_SEARCH=off, or use another model"
     return (
         f"The model's service does not accept the definition of {tool.name}, so the model answers without it."
-        " Fix: have its server corrected, or leave the tool out of the profile."
+        f" Fix: {fix}."
     )
 
 

@@ -14,11 +14,15 @@ from types import MappingProxyType
 from bot.domain.edits import changes
 from bot.domain.messages import ImagePart, KeptFile, Readers, ResultPart, TextPart, ToolResult
 from bot.domain.turns import StepStatus, ToolStep
+from bot.engine.speakers import cleaned, one_line
 
 LARGE = 4_000
 """Characters. What is shorter is told whole for ever: an address would save little."""
 HEAD = 1_500
 """So many characters of a large result are told beside its address."""
+SHORT_HEAD = 200
+"""And so many where nothing else would fit."""
+LONGEST_REASON = 1_000
 READ_RESULT = "countersign__read_result"
 
 _RUN = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
@@ -34,14 +38,16 @@ class Excerpts:
         self._readable = readable
         self.given = False
 
-    def of(self, seq: int, step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES) -> ToolResult:
-        """The outcome of a call in the conversation's turn `seq`, by its beginning if it is large."""
+    def of(
+        self, seq: int, step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES, characters: int = HEAD
+    ) -> ToolResult:
+        """The outcome of a call in the conversation's turn `seq`; if it is large, its beginning of so many letters."""
         told = outcome(step, images)
         text = text_of(step.result) if step.result else ""
         if len(text) <= LARGE:
             return told
         note = _edited(step)
-        head = TextPart(text[:HEAD] + self._rest(seq, step, len(text)))
+        head = TextPart(text[:characters] + self._rest(seq, step, characters, len(text)))
         seen = (part for part in told.parts if isinstance(part, ImagePart))
         return replace(told, parts=(*((TextPart(note),) if note else ()), head, *seen), structured=None)
 
@@ -52,11 +58,11 @@ class Excerpts:
         self.given = True
         return address(seq, step.n)
 
-    def _rest(self, seq: int, step: ToolStep, length: int) -> str:
+    def _rest(self, seq: int, step: ToolStep, told: int, length: int) -> str:
         at = self.address(seq, step)
         if not at:
-            return f"\n[{length - HEAD} more characters are left out.]"
-        return f'\n[{length - HEAD} more characters: {READ_RESULT} with id "{at}" and offset {HEAD} reads on.]'
+            return f"\n[{length - told} more characters are left out.]"
+        return f'\n[{length - told} more characters: {READ_RESULT} with id "{at}" and offset {told} reads on.]'
 
 
 def address(seq: int, n: int) -> str:
@@ -103,7 +109,8 @@ def _edited(step: ToolStep) -> str:
     if not changed or step.approval is None or step.status not in _RUN:
         return ""
     told = "; ".join(f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in changed)
-    return f"{step.approval.revised_by or 'Somebody'} changed this call before it was signed. It was run with {told}."
+    by = cleaned(step.approval.revised_by) or "Somebody"
+    return f"{by} changed this call before it was signed. It was run with {told}."
 
 
 def _value(text: str | None) -> str:
@@ -114,9 +121,10 @@ def _words(step: ToolStep) -> str:
     approval = step.approval
     match step.status:
         case StepStatus.DENIED:
-            by = (approval.decided_by if approval else "") or "An approver"
-            reason = f" Reason: {approval.reason}" if approval and approval.reason else ""
-            return f"{by} turned this call down. It was not run.{reason}"
+            by = cleaned(approval.decided_by) if approval else ""
+            reason = one_line(approval.reason, LONGEST_REASON) if approval else ""
+            told = f"{by or 'An approver'} turned this call down. It was not run."
+            return f"{told} Reason: {reason}" if reason else told
         case StepStatus.EXPIRED:
             return "Nobody signed this call in time. It was not run. It may be asked for again."
         case StepStatus.UNKNOWN:

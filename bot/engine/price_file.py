@@ -6,7 +6,7 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -16,13 +16,15 @@ from bot.errors import SettingsError
 
 _PARTS = ("input", "cached_input", "cache_write", "output")
 _KEYS = {"model", *_PARTS}
+_MOST = 1_000_000
+"""What a million tokens may cost: more is a slip, and sums of it would not fit into the database."""
 
 
 def read_prices(text: str, source: str) -> PriceList:
     """Make prices of the text of a `prices.toml`. Raises SettingsError, which names `source` and the line."""
     file = read_entries(text, source, "PRICES_FILE")
     file.refuse_unknown(file.table, {"currency", "models"}, ())
-    prices = tuple(_price(file, entry, number) for number, entry in enumerate(file.list("models")))
+    prices = tuple(_prices(file))
     currency = file.table.get("currency", "")
     if not isinstance(currency, str) or (currency != "" and not (currency.isalpha() and len(currency) == 3)):
         raise file.wrong(("currency",), "is no currency", 'write its three letters, such as currency = "EUR"')
@@ -31,6 +33,15 @@ def read_prices(text: str, source: str) -> PriceList:
     if not currency:
         raise SettingsError(f"{source} has prices and no currency.", 'write currency = "EUR" at its beginning')
     return PriceList(currency.upper(), prices)
+
+
+def _prices(file: Entries) -> Iterator[Price]:
+    models: list[str] = []
+    for number, entry in enumerate(file.list("models")):
+        price = _price(file, entry, number)
+        models.append(price.model)
+        file.refuse_hidden(models, ("models", number), "model")
+        yield price
 
 
 def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
@@ -53,4 +64,4 @@ def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
 
 
 def _part(file: Entries, entry: Mapping[str, Any], name: str, number: int) -> Decimal:
-    return file.number(entry[name], ("models", number, name), "what a million tokens cost, such as 3.00, or 0")
+    return file.number(entry[name], ("models", number, name), _MOST, "what a million tokens cost, such as 3.00, or 0")

@@ -7,20 +7,22 @@ What it reads counts as a stranger's words all the same (`taint`).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.tools import Annotations, Tool, ToolSet
+from bot.domain.tools import OWN_SERVER, Annotations, Tool
 from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
+from bot.engine.elapsed import elapsed
 from bot.engine.outcomes import READ_RESULT, text_of
 from bot.ports import TurnLog
 
 PAGE = 8_000
 """Characters that are read at a time."""
-SERVER = "countersign"
 TOOL = Tool(
     name=READ_RESULT,
-    server=SERVER,
+    server=OWN_SERVER,
     original_name="read_result",
     description=(
         "Read on in a tool's result that you were shown only the beginning of. Works for results of this conversation, "
@@ -38,7 +40,7 @@ TOOL = Tool(
     trusted=True,
 )
 _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
-_REFERENCE = ToolRef(SERVER, TOOL.original_name, definition=TOOL.definition, read_only=True, destructive=False)
+_REFERENCE = ToolRef(OWN_SERVER, TOOL.original_name, definition=TOOL.definition, read_only=True, destructive=False)
 
 
 def with_reading(offered: tuple[Tool, ...]) -> tuple[Tool, ...]:
@@ -46,9 +48,9 @@ def with_reading(offered: tuple[Tool, ...]) -> tuple[Tool, ...]:
     return offered if any(tool.name == READ_RESULT for tool in offered) else (*offered, TOOL)
 
 
-def is_reading(call: ToolCall, offered: ToolSet) -> bool:
-    """Whether a call is for this tool, and no server's is called the same."""
-    return call.name == READ_RESULT and offered.find(READ_RESULT) is None
+def is_reading(call: ToolCall) -> bool:
+    """Whether a call is for this tool."""
+    return call.name == READ_RESULT
 
 
 def admitted(n: int, call: ToolCall) -> ToolStep:
@@ -63,21 +65,24 @@ def is_admitted(step: ToolStep) -> bool:
 
 async def read_on(step: ToolStep, claim: Claim, log: TurnLog) -> TurnRecord:
     """Run it, and record what it read. Raises LostLease and Stopped."""
-    text = await _read(step.call, claim.conversation, log)
-    status = StepStatus.FAILED if text is None else StepStatus.DONE
-    told = "There is no such result in this conversation. Use the id that stands where a result breaks off."
-    result = ToolResult(step.call.id, (TextPart(told if text is None else text),), is_error=text is None)
-    return await log.end(claim, step.n, status, result)
+    began = elapsed()
+    try:
+        status, told = StepStatus.DONE, await _read(step.call, claim.conversation, log)
+    except _Unreadable as problem:
+        status, told = StepStatus.FAILED, str(problem)
+    result = ToolResult(step.call.id, (TextPart(told),), is_error=status is StepStatus.FAILED)
+    return await log.end(claim, step.n, status, result, elapsed() - began)
 
 
-async def _read(call: ToolCall, conversation: ConversationKey, log: TurnLog) -> str | None:
-    where = _ID.fullmatch(str(call.arguments.get("id", "")).strip())
-    offset = call.arguments.get("offset", 0)
-    if call.unreadable or where is None or isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-        return None
+class _Unreadable(Exception):
+    """There is nothing to read, or it is not said what: a sentence for the model."""
+
+
+async def _read(call: ToolCall, conversation: ConversationKey, log: TurnLog) -> str:
+    where, offset = _place(call.arguments), _offset(call.arguments.get("offset"))
     found = await log.result_of(conversation, int(where[1]), int(where[2]))
     if found is None:
-        return None
+        raise _Unreadable("There is no such result in this conversation.")
     text = text_of(found)
     page, rest = text[offset : offset + PAGE], len(text) - offset - PAGE
     if not page:
@@ -85,3 +90,27 @@ async def _read(call: ToolCall, conversation: ConversationKey, log: TurnLog) -> 
     return page + (
         f'\n[{rest} more characters: id "{where[0]}" and offset {offset + PAGE} reads on.]' if rest > 0 else ""
     )
+
+
+def _place(arguments: Mapping[str, Any]) -> re.Match[str]:
+    # As a number 3.20 would be 3.2, which is another result.
+    written = arguments.get("id")
+    where = _ID.fullmatch(written.strip()) if isinstance(written, str) else None
+    if where is None:
+        raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
+    return where
+
+
+def _offset(written: object) -> int:
+    match written:
+        case bool():
+            pass
+        case None:
+            return 0
+        case int() if written >= 0:
+            return written
+        case float() if written >= 0 and written.is_integer():
+            return int(written)
+        case str() if re.fullmatch(r"\s*[0-9]{1,15}\s*", written):
+            return int(written)
+    raise _Unreadable("The offset is the number of a character, from 0.")

@@ -16,6 +16,8 @@ from bot.domain.messages import Message, Role, TextPart, user
 _LENGTH = 60
 _OURS = re.compile(r"[()\[\]{}<>:\"'`|\\]")
 """What could be taken for the end of the name and the beginning of something else."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks that draw nothing, and can carry words of their own."""
 _RESERVED = frozenset(
     ("system", "assistant", "developer", "operator", "tool", "user", "model", "countersign", "administrator", "admin")
 )
@@ -36,14 +38,16 @@ def spoken(author: Author, text: str) -> Message:
 def known_as(author: Author) -> str:
     """A person by name and id: `Ana (slack:U1)`; by the id alone where the name is none, or somebody else's part."""
     name = cleaned(author.name)
-    shown = unicodedata.normalize("NFKC", name).casefold().replace(" ", "")
+    shown = name.casefold().replace(" ", "")
     identity = f"{author.platform}:{one_line(_OURS.sub('', author.id), _LENGTH)}"
     return f"{name} ({identity})" if name and shown not in _RESERVED else identity
 
 
 def cleaned(name: str) -> str:
     """A name on one line, without what cannot be seen and without what sets names off."""
-    return one_line(_OURS.sub(" ", unicodedata.normalize("NFC", name[: _LENGTH * 4])), _LENGTH)
+    # In the plainest form there is: brackets and colons of every width are ours, and what draws nothing hides nothing.
+    plainest = unicodedata.normalize("NFKC", name[: _LENGTH * 4])
+    return one_line(_OURS.sub(" ", _BLANK.sub("", plainest)), _LENGTH)
 
 
 def one_line(text: str, limit: int) -> str:

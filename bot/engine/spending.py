@@ -66,12 +66,15 @@ class Spending:
     async def _sums(self, queries: Sequence[UsageQuery], now: float) -> Sequence[Spent]:
         # A clock that was put back must not let them hold for longer.
         self._large = {query: kept for query, kept in self._large.items() if now < kept[0] <= now + LARGE_SECONDS}
-        missing = [query for query in queries if query not in self._large]
-        found = dict(zip(missing, await self._usage.sums(missing), strict=True)) if missing else {}
-        self._large |= {
-            query: (now + LARGE_SECONDS, spent) for query, spent in found.items() if spent.requests >= LARGE_REQUESTS
-        }
-        return [found[query] if query in found else self._large[query][1] for query in queries]
+        known = {query: self._large[query][1] for query in queries if query in self._large}
+        missing = [query for query in queries if query not in known]
+        if missing:
+            found = dict(zip(missing, await self._usage.sums(missing), strict=True))
+            # Meanwhile another question may have found that what is known here is too old for it.
+            until = now + LARGE_SECONDS
+            self._large |= {query: (until, spent) for query, spent in found.items() if spent.requests >= LARGE_REQUESTS}
+            known |= found
+        return [known[query] for query in queries]
 
 
 def _query(limit: Limit, spender: Spender, now: float) -> UsageQuery:

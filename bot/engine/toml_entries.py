@@ -1,6 +1,6 @@
 """A TOML file whose entries are checked one by one, and refused with their line.
 
-Called by the readers of the operator's prices and limits. Knows nothing of what they mean.
+Called by the readers of the operator's prices and limits. Knows of what they mean that the first counts that fits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from bot.domain.usage import fits
 from bot.engine.toml_lines import Place, lines_of
 from bot.errors import SettingsError
 
@@ -30,12 +31,18 @@ class Entries:
             raise self.wrong((name,), "must be entries of their own", f"write [[{name}]] and what it says below it")
         return entries
 
-    def number(self, value: Any, place: Place, wanted: str) -> Decimal:
-        """A number that is not negative. Raises SettingsError."""
+    def number(self, value: Any, place: Place, most: int, wanted: str) -> Decimal:
+        """A number from 0 to `most`. Raises SettingsError."""
         usable = isinstance(value, int | Decimal) and not isinstance(value, bool)
-        if not usable or not (number := Decimal(value)).is_finite() or number < 0:
+        if not usable or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
             raise self.wrong(place, "is no number that can be used", f"write {wanted}")
         return number
+
+    def refuse_hidden(self, patterns: Sequence[str], place: Place, known_as: str) -> None:
+        """Raises SettingsError for the last of the patterns if one before it fits everything that it fits."""
+        *before, last = patterns
+        if earlier := next((pattern for pattern in before if fits(last, pattern)), None):
+            raise self.wrong((*place, known_as), f'never counts, since "{earlier}" stands before it', "write it first")
 
     def refuse_unknown(self, table: Mapping[str, Any], known: set[str], place: Place) -> None:
         """Raises SettingsError for a key that means nothing."""

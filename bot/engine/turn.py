@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Message, ToolCall
 from bot.domain.policies import TaintMode
-from bot.domain.tools import ToolSet
+from bot.domain.tools import ToolSearch, ToolSet
 from bot.domain.turns import (
     Claim,
     ModelStep,
@@ -29,13 +29,16 @@ from bot.domain.turns import (
 from bot.domain.views import TurnView
 from bot.engine.admission import Admission
 from bot.engine.calling import call_tool
-from bot.engine.offering import SOMETHING_MISSING, within_limit
+from bot.engine.correcting import GAVE_UP, is_at_a_loss
+from bot.engine.offering import SOMETHING_MISSING, given
 from bot.engine.prompting import Prompting, PromptParts
 from bot.engine.questions import Questions
 from bot.engine.reading_on import admitted, is_admitted, is_reading, read_on
 from bot.engine.rules import Rules
 from bot.engine.spending import unlimited
 from bot.engine.taint import UNTAINTED, taint_of
+from bot.engine.tool_search_index import ToolIndexes
+from bot.engine.tool_search_steps import is_searching, recorded, search
 from bot.ports import LanguageModels, Toolbox, TurnLog
 
 MAX_ROUNDS = 10
@@ -57,6 +60,8 @@ class TurnParts:
     member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
     taint: TaintMode = TaintMode.OFF
     allow: Callable[[Turn], Awaitable[None]] = unlimited
+    tool_search: ToolSearch = ToolSearch.AUTO
+    tool_indexes: ToolIndexes = field(default_factory=ToolIndexes)
 
 
 class TurnInProgress:
@@ -183,6 +188,10 @@ class TurnInProgress:
         if is_admitted(step):
             self._see(await read_on(step, self._claim, self._log))
             return
+        if is_searching(step):
+            enabled = self._rules.enabled(await self._offer())
+            self._see(await search(step, self._claim, self._log, enabled, self._parts.tool_indexes))
+            return
         await call_tool(
             step,
             self._claim,
@@ -224,16 +233,14 @@ class TurnInProgress:
         self._note_activity("Looking at the tools")
         profile = self._rules.profile
         offered = await self._offer()
-        refused = self._parts.prompts.refused
-        given = within_limit(refused.without(profile.model, self._rules.enabled(offered)))
         model = await self._parts.models.named(profile.model)
-        last_round = len(self._record.replies) >= MAX_ROUNDS
-        completion = await self._prompting.reply(self._record, profile, given, model, last_round=last_round)
-        await self._record_reply(completion, offered, given.absent, last_round=last_round)
+        refused = self._parts.prompts.refused
+        tools = partial(given, self._rules.enabled(offered), self._parts.tool_search, refused)
+        last_round = len(self._record.replies) >= MAX_ROUNDS or is_at_a_loss(self._record)
+        completion = await self._prompting.reply(self._record, profile, tools, model, last_round=last_round)
+        await self._record_reply(completion, offered, last_round=last_round)
 
-    async def _record_reply(
-        self, completion: Completion, offered: ToolSet, absent: Sequence[str], *, last_round: bool
-    ) -> None:
+    async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
         n = self._next_n()
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
@@ -242,29 +249,33 @@ class TurnInProgress:
             message,
             completion.stop,
             completion.usage,
-            self._notes(completion, absent, last_round=last_round),
+            self._notes(completion, last_round=last_round),
             completion.model,
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
             admission = await self._admission(offered)
-            calls = [
-                admitted(i, call) if is_reading(call, offered) else admission.judge(i, call, offered, author)
-                for i, call in enumerate(message.tool_calls, start=n + 1)
-            ]
+
+            def judge(i: int, call: ToolCall) -> ToolStep:
+                return admitted(i, call) if is_reading(call) else admission.judge(i, call, offered, author)
+
+            calls = [recorded(i, call, partial(judge, i)) for i, call in enumerate(message.tool_calls, start=n + 1)]
             self._see(await self._log.append(self._claim, reply, calls))
         else:
             await self._finish(TurnStatus.DONE, reply)
 
-    def _notes(self, completion: Completion, absent: Sequence[str], *, last_round: bool) -> tuple[str, ...]:
+    def _notes(self, completion: Completion, *, last_round: bool) -> tuple[str, ...]:
         notes: list[str] = []
         if not self._record.replies:
-            notes += absent
+            notes += self._prompting.absent
+        if completion.note and completion.model not in {reply.model for reply in self._record.replies}:
+            notes.append(completion.note)
         told = {note for reply in self._record.replies for note in reply.notes}
         notes += (note for note in self._prompting.notes if note not in told)
         if last_round:
-            notes.append(f"Stopped using tools after {MAX_ROUNDS} rounds.")
+            gave_up = is_at_a_loss(self._record)
+            notes.append(GAVE_UP if gave_up else f"Stopped using tools after {MAX_ROUNDS} rounds.")
         match completion.stop:
             case StopReason.LENGTH:
                 notes.append("The answer was cut off at the model's length limit.")
@@ -274,7 +285,7 @@ class TurnInProgress:
                 notes.append("The model gave an empty answer.")
             case _:
                 pass
-        return tuple(notes)
+        return tuple(dict.fromkeys(notes))
 
     # ------------------------------------------------------------------ keeping people in the picture
 

@@ -7,6 +7,7 @@ out of broken JSON. Compatible servers speak this protocol too, so nothing is ta
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,16 +16,25 @@ from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextD
 from bot.domain.messages import Message, Part, Role, TextPart
 from bot.llm.anthropic_request import METADATA
 from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.event_fields import part, text
+from bot.llm.event_fields import count, items, part, text, tokens
 from bot.llm.identifiers import distinct_ids
 from bot.llm.tool_arguments import read_call
 
 _PAUSED = "pause_turn"
 _STOPS = {
+    _PAUSED: StopReason.LENGTH,  # where it is gone on with no more
     "max_tokens": StopReason.LENGTH,
     "model_context_window_exceeded": StopReason.LENGTH,
     "refusal": StopReason.REFUSED,
 }
+_KINDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+"""What a delta is of."""
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(slots=True)
@@ -54,14 +64,15 @@ class _Block:
 
 
 class ReplyDraft:
-    """What has arrived of a reply."""
+    """What has arrived of a reply. `by` says who writes it: what is meant for its service alone goes to no other."""
 
-    def __init__(self) -> None:
-        self._blocks: dict[int, _Block] = {}
+    def __init__(self, by: str = "") -> None:
+        self._by = by
+        self._blocks: list[_Block] = []
+        self._at: dict[int, _Block] = {}
         self._stop = ""
-        self._counts: dict[str, int] = {}
-        self._first = 0
-        self._earlier = Usage()
+        self._counts: Counter[str] = Counter()
+        self._earlier: Counter[str] = Counter()
 
     def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
         """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
@@ -71,15 +82,16 @@ class ReplyDraft:
             case "content_block_delta":
                 yield from self._continue(event)
             case "content_block_start":
-                yield from self._begin(event)
+                yield from self._begin(part(event, "index"), part(event, "content_block"))
             case "message_start":
                 self._count(part(part(event, "message"), "usage"))
             case "message_delta":
-                delta = part(event, "delta")
-                self._stop = text(delta, "stop_reason") or self._stop
-                self._count(part(event, "usage"))
-                yield from self._explain(text(part(delta, "stop_details"), "explanation"))
-            case "error":
+                yield from self._end(part(event, "delta"), part(event, "usage"))
+            case "message":  # a server that does not stream
+                for block in items(event, "content"):
+                    yield from self._begin(None, block)
+                yield from self._end(event, part(event, "usage"))
+            case kind if kind == "error" or event.get("error"):
                 raise ServiceComplained(Complaint.read(200, event))
 
     @property
@@ -95,80 +107,82 @@ class ReplyDraft:
         if not self._stop:
             return None
         stop = _STOPS.get(self._stop)
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        calls = [block for block in blocks if block.kind == "tool_use" and stop is None]
+        calls = [block for block in self._blocks if block.kind == "tool_use" and stop is None]
         ids = iter(distinct_ids([call.id for call in calls]))
         parts: list[Part] = []
         thinking: list[dict[str, Any]] = []
-        for block in blocks:
+        for block in self._blocks:
             if block.echo is not None:
                 thinking.append({"before": len(parts), "block": block.echo})
             elif block.kind == "text" and block.text:
                 parts.append(TextPart(block.text))
-            elif block in calls:
+            elif block.kind == "tool_use" and stop is None:
                 parts.append(read_call(next(ids), block.name, _arguments(block)))
-        metadata = {METADATA: {"thinking": thinking}} if thinking else {}
+        metadata = {METADATA: {"by": self._by, "thinking": thinking}} if thinking else {}
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         return Completion(Message(Role.ASSISTANT, tuple(parts), metadata), stop, self._usage())
 
     def resume(self) -> Message | None:
-        """What has been said, if the service wants it back before it goes on."""
+        """Everything that has been said, if the service wants it back before it goes on."""
         paused = self.completion() if self._stop == _PAUSED else None
         if paused is None:
             return None
-        self._earlier, self._counts, self._stop = paused.usage, {}, ""
-        self._first = max(self._blocks, default=-1) + 1
+        self._earlier += self._counts
+        self._counts, self._stop, self._at = Counter(), "", {}
         return paused.message
 
-    def _explain(self, refusal: str) -> Iterator[TextDelta | ReasoningDelta]:
-        """Why the service refuses, where the model has said nothing."""
-        if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks.values()):
-            block = self._blocks[self._next] = _Block("text")
-            yield from _add(block, refusal)
+    def _end(self, delta: object, usage: object) -> Iterator[TextDelta | ReasoningDelta]:
+        self._stop = text(delta, "stop_reason") or self._stop
+        self._count(usage)
+        refusal = text(part(delta, "stop_details"), "explanation")
+        # Why the service refuses, where the model has said nothing.
+        if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks):
+            yield from _add(self._new(None, "text"), refusal)
 
-    def _begin(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
-        start = part(event, "content_block")
-        block = _Block(text(start, "type"), text(start, "id"), text(start, "name"), input=part(start, "input"))
+    def _begin(self, index: object, start: object) -> Iterator[TextDelta | ReasoningDelta]:
+        block = self._new(index, text(start, "type"))
+        block.id, block.name, block.input = text(start, "id"), text(start, "name"), part(start, "input")
         block.data, block.signature = text(start, "data"), text(start, "signature")
-        self._blocks[self._index(event, self._next)] = block
         if begun := text(start, "text") or text(start, "thinking"):
             yield from _add(block, begun)
 
     def _continue(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
-        block = self._blocks.get(self._index(event, self._next - 1))
         delta = part(event, "delta")
-        if block is None:
-            return
+        block = self._continued(part(event, "index"), _KINDS.get(text(delta, "type"), ""))
         if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
             yield from _add(block, more)
         else:
             block.signature += text(delta, "signature")
 
-    @property
-    def _next(self) -> int:
-        return max(self._blocks, default=-1) + 1
+    def _continued(self, index: object, kind: str) -> _Block:
+        """The block that a delta of this kind goes on with. Servers leave out the index, give all blocks the same one,
+        or do not say when one begins.
+        """
+        last = self._blocks[-1] if self._blocks else None
+        block = self._at.get(index) if isinstance(index, int) else last
+        if block is None or (kind and kind != block.kind and block.kind in _KINDS.values()):
+            return self._new(index, kind)
+        return block
 
-    def _index(self, event: Mapping[str, Any], otherwise: int) -> int:
-        index = event.get("index")
-        return self._first + index if isinstance(index, int) else otherwise
+    def _new(self, index: object, kind: str) -> _Block:
+        block = _Block(kind)
+        self._blocks.append(block)
+        if isinstance(index, int):
+            self._at[index] = block
+        return block
 
     def _count(self, usage: object) -> None:
-        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            found = part(usage, name)
-            if isinstance(found, int):
-                self._counts[name] = found
+        """The counts of a reply only grow; servers that know one late send 0 first, or at last."""
+        for name in _COUNTS:
+            self._counts[name] = max(self._counts[name], count(usage, name))
+        thought = count(part(usage, "output_tokens_details"), "thinking_tokens")
+        self._counts["thinking_tokens"] = max(self._counts["thinking_tokens"], thought)
 
     def _usage(self) -> Usage:
-        counts = self._counts.get
-        cached, written = counts("cache_read_input_tokens", 0), counts("cache_creation_input_tokens", 0)
-        read = counts("input_tokens", 0) + written + cached
-        before = self._earlier
-        return Usage(
-            before.input_tokens + read,
-            before.output_tokens + counts("output_tokens", 0),
-            before.cached_tokens + cached,
-            before.cache_writes + written,
-        )
+        counts = self._earlier + self._counts
+        cached, written = counts["cache_read_input_tokens"], counts["cache_creation_input_tokens"]
+        read = counts["input_tokens"] + written + cached
+        return tokens(read, counts["output_tokens"], cached, written, counts["thinking_tokens"])
 
 
 def _add(block: _Block, more: str) -> Iterator[TextDelta | ReasoningDelta]:

@@ -23,7 +23,8 @@ from bot.llm.tool_arguments import written_arguments
 from bot.llm.tool_schemas import offered_description, offered_schema
 
 METADATA = "anthropic"
-"""The key of `provider_metadata`: `{"thinking": [{"before": part number, "block": the block as it came}]}`."""
+"""The key of `provider_metadata`: `{"by": who wrote it, "thinking": [{"before": part number, "block": the block as it
+came}]}`."""
 
 _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments (the service's words: "Property keys should match pattern")."""
@@ -38,9 +39,9 @@ Block = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, _known: Collection[Problem] = (), *, own_address: bool
+    model: str, request: ModelRequest, _known: Collection[Problem] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
-    """The whole body, for the vendor's own address or for a compatible server."""
+    """The whole body, for the vendor's own address or for a compatible server. Thinking is shown to whom it is `by`."""
     body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
     system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
     if system and own_address:  # the tools and the instructions are the same in every conversation
@@ -49,7 +50,7 @@ def request_body(
         body["system"] = system
     leading = sum(1 for _ in takewhile(_is_system, request.messages))
     stable = request.stable_messages - leading if own_address else 0
-    body["messages"] = _transcript(request.messages[leading:], stable)
+    body["messages"] = _transcript(request.messages[leading:], stable, by)
     if request.tools:
         body["tools"] = [
             {
@@ -70,13 +71,13 @@ def _is_system(message: Message) -> bool:
     return message.role is Role.SYSTEM
 
 
-def _transcript(messages: Sequence[Message], stable: int) -> list[dict[str, Any]]:
+def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[str, Any]]:
     """The messages, with a mark at the end of the first `stable` of them: what follows is another in the next turn."""
     ids = CallIds()
     merged: list[dict[str, Any]] = []
     for n, message in enumerate(messages, start=1):
         role = "assistant" if message.role is Role.ASSISTANT else "user"
-        blocks = _blocks(message, ids)
+        blocks = _blocks(message, ids, by)
         if not blocks:
             continue
         if n == stable:
@@ -92,7 +93,7 @@ def _transcript(messages: Sequence[Message], stable: int) -> list[dict[str, Any]
     return merged
 
 
-def _blocks(message: Message, ids: CallIds) -> list[Block]:
+def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
     match message.role:
         case Role.SYSTEM:
             text = message.text.strip()
@@ -100,13 +101,13 @@ def _blocks(message: Message, ids: CallIds) -> list[Block]:
         case Role.USER:
             return _readable(message.parts) or [_text_block("(empty message)")]
         case Role.ASSISTANT:
-            return _assistant(message, ids)
+            return _assistant(message, ids, by)
         case Role.TOOL:
             return [_result(part, ids) for part in message.parts if isinstance(part, ToolResult)]
 
 
-def _assistant(message: Message, ids: CallIds) -> list[Block]:
-    thinking = _thinking(message)
+def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
+    thinking = _thinking(message, by)
     blocks: list[Block] = []
     for n, part in enumerate(message.parts):
         blocks += [block for before, block in thinking if before == n]
@@ -122,11 +123,11 @@ def _assistant(message: Message, ids: CallIds) -> list[Block]:
     return blocks
 
 
-def _thinking(message: Message) -> list[tuple[int, Block]]:
+def _thinking(message: Message, by: str) -> list[tuple[int, Block]]:
     kept: Any = message.provider_metadata.get(METADATA)
-    entries: Any = kept.get("thinking") if isinstance(kept, Mapping) else None
+    entries: Any = kept.get("thinking") if isinstance(kept, Mapping) and kept.get("by") == by else None
     placed: list[tuple[int, Block]] = []
-    for entry in entries or ():
+    for entry in entries if isinstance(entries, Sequence) else ():
         match entry:
             case {"before": int(before), "block": {"type": "thinking" | "redacted_thinking"} as block}:
                 placed.append((before, dict(block)))

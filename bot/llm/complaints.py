@@ -31,11 +31,16 @@ class Complaint:
     def read(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> Complaint:
         """The complaint in a body, or in the error object of one. Nothing in there need be as the vendors have it."""
         headers = headers or {}
+        if isinstance(body, list) and len(body) == 1:  # Gemini's, in OpenAI's language
+            body = body[0]
         error = body.get("error") or body if isinstance(body, Mapping) else body
         if not isinstance(error, Mapping):
-            return cls(status, error if isinstance(error, str) else "", headers=headers)
+            return cls(status, error[:_LONGEST] if isinstance(error, str) else "", headers=headers)
         # `detail` is FastAPI's, which many servers are made with.
         message = _text(error, "message") or _text(error, "detail")
+        metadata = error.get("metadata")
+        if isinstance(metadata, Mapping) and (raw := _text(metadata, "raw")):  # OpenRouter: what the model's host said
+            message = f"{message}: {raw}"
         return cls(status, message, _text(error, "code"), _text(error, "type"), _text(error, "param"), headers)
 
 
@@ -57,8 +62,11 @@ class Problem(Enum):
     MODEL = auto()
     TOO_LONG = auto()
     FILTERED = auto()
+    MOVED = auto()
     NO_TOOLS = auto()
+    ATTACHMENTS = auto()
     REASONING = auto()
+    ROLES = auto()
     TOKEN_LIMIT = auto()
     REQUEST = auto()
 
@@ -67,22 +75,27 @@ def problem_of(complaint: Complaint) -> Problem:
     """What a complaint is about."""
     named = _NAMED.get(complaint.code.lower()) or _NAMED.get(complaint.kind.lower())
     status = status_of(complaint)
+    if 300 <= status < 400:
+        return Problem.MOVED
     if named in _PRECISE:
         return named
-    if status == 413 or _LARGER_THAN_A_MINUTE.search(complaint.message):
-        return Problem.TOO_LONG
-    if status < 500 and status not in _PASSING:
-        for problem, words in _WORDS:
-            if words.search(complaint.message):
-                return problem
-    return named or _BY_STATUS.get(status) or (Problem.REQUEST if status < 500 else Problem.OUT_OF_ORDER)
+    found = _in_words(complaint.message, status)
+    return found or named or _BY_STATUS.get(status) or (Problem.REQUEST if status < 500 else Problem.OUT_OF_ORDER)
+
+
+def _in_words(message: str, status: int) -> Problem | None:
+    telling = _WORDS if status < 500 and status not in _PASSING else ()
+    for problem, words in (*_WORDS_ANYWHERE, *telling):
+        if words.search(message):
+            return problem
+    return None
 
 
 def status_of(complaint: Complaint) -> int:
     """HTTP's status, of an event within a stream the one that an answer would have had."""
-    if complaint.status >= 400:
+    if complaint.status >= 300:
         return complaint.status
-    if complaint.code.isdecimal() and 400 <= int(complaint.code[:4]) <= 599:  # vLLM puts the status there
+    if _STATUS.fullmatch(complaint.code):  # vLLM puts it there
         return int(complaint.code)
     return _of_kind(complaint) or 500
 
@@ -93,9 +106,12 @@ def _of_kind(complaint: Complaint) -> int | None:
 
 def _text(error: Mapping[str, Any], name: str) -> str:
     value = error.get(name)
-    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    return str(value)[:_LONGEST] if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
 
 
+_LONGEST = 8_192
+"""Characters of a text that are looked at: some services quote the whole request."""
+_STATUS = re.compile(r"[45][0-9]{2}")
 _PASSING = frozenset({408, 409, 425, 429})
 _BY_STATUS = {
     401: Problem.KEY,
@@ -144,7 +160,12 @@ _NAMED = {
     "rate_limit_exceeded": Problem.BUSY,
     "server_is_overloaded": Problem.OUT_OF_ORDER,
     "server_error": Problem.OUT_OF_ORDER,
-    "invalid_image": Problem.REQUEST,
+    "image_parse_error": Problem.ATTACHMENTS,
+    "invalid_base64_image": Problem.ATTACHMENTS,
+    "invalid_image": Problem.ATTACHMENTS,
+    "invalid_image_format": Problem.ATTACHMENTS,
+    "invalid_image_url": Problem.ATTACHMENTS,
+    "unsupported_file": Problem.ATTACHMENTS,
     # Anthropic
     "authentication_error": Problem.KEY,
     "permission_error": Problem.KEY,
@@ -153,13 +174,39 @@ _NAMED = {
     "request_too_large": Problem.TOO_LONG,
     "rate_limit_error": Problem.BUSY,
 }
-_PRECISE = frozenset({Problem.TOO_LONG, Problem.CREDIT, Problem.FILTERED, Problem.REASONING, Problem.MODEL})
+_PRECISE = frozenset(
+    {Problem.TOO_LONG, Problem.CREDIT, Problem.FILTERED, Problem.REASONING, Problem.MODEL, Problem.ATTACHMENTS}
+)
 """What a name says for sure. Other names are given to several problems, which the words tell apart."""
 
-_LARGER_THAN_A_MINUTE = re.compile(r"\brequest too large\b", re.IGNORECASE)
-"""More tokens than the account may send in a minute, which no wait makes fewer: OpenAI says it with 413 or 429."""
+_WORDS_ANYWHERE: tuple[tuple[Problem, re.Pattern[str]], ...] = (
+    # What no wait helps against, though some make 429 of it.
+    (
+        Problem.CREDIT,
+        re.compile(r"\binsufficient_quota\b|insufficient balance", re.IGNORECASE),
+    ),
+    # Also where a server breaks down over them.
+    (
+        Problem.ATTACHMENTS,
+        re.compile(
+            # Anthropic, then OpenAI
+            r"could not process (?:image|pdf)|image (?:exceeds|was specified using)|image dimensions exceed"
+            r"|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)|many-image requests"
+            r"|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
+            # vLLM, Ollama, llama.cpp, OpenRouter, DeepSeek
+            r"|at most 0 image|is not a multimodal model|missing data required for image"
+            r"|failed to (?:load|process) image|image input is not supported"
+            r"|(?:image|file|vision) inputs? (?:is|are) not supported|support image inputs?"
+            r"|unknown variant `(?:image_url|file)`|does not support (?:images?|vision|files?|pdfs?)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    # More tokens than the account may send in a minute, which no wait makes fewer: OpenAI says it with 413 or 429.
+    (Problem.TOO_LONG, re.compile(r"\brequest too large\b", re.IGNORECASE)),
+)
+"""What is recognised whatever the status."""
 
-_WORDS = (
+_WORDS: tuple[tuple[Problem, re.Pattern[str]], ...] = (
     (
         Problem.TOO_LONG,
         re.compile(
@@ -167,7 +214,10 @@ _WORDS = (
             r"|exceeds? (?:the |your )?(?:context limit|available context|model'?s? context)"
             r"|(?:context (?:window|length|size)|max(?:imum)? (?:model|context|prompt) length)"
             r"|maximum number of (?:input )?tokens|too many (?:input )?tokens"
-            r"|reduce the length of the (?:messages|prompt|input)",
+            r"|reduce the length of the (?:messages|prompt|input)"
+            r"|(?:input|prompt) is too long|prompt exceeds max(?:imum)? length|exceeded model token limit"  # hosts' own
+            r"|range of input length|input token count.{0,40}exceeds|max_new_tokens`? must be <="
+            r"|\binputs`? must have less|context the overflows|longer than the model's context",
             re.IGNORECASE,
         ),
     ),
@@ -179,7 +229,9 @@ _WORDS = (
         Problem.REASONING,
         re.compile(
             r"encrypted[ _]content|invalid `?signature`? in `?thinking|(?:redacted_)?thinking`? blocks?"
-            r"|item of type 'reasoning'|'reasoning' was provided",
+            r"|item of type 'reasoning'|'reasoning' was provided"
+            r"|reasoning(?:_content|_details)?\b.{0,80}(?:not (?:permitted|supported|allowed)|unsupported|unexpected)"
+            r"|(?:unknown|unrecognized|unexpected|unsupported|extra)\b.{0,80}\breasoning(?:_content|_details)?\b",
             re.IGNORECASE,
         ),
     ),
@@ -190,6 +242,14 @@ _WORDS = (
             r"|(?:tool|function) (?:use|calling|calls)\S* (?:is|are) not (?:supported|enabled|available)"
             r"|no endpoints found that support tool use"
             r"|\"?auto\"? tool choice requires",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        Problem.ROLES,
+        re.compile(
+            r"roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
+            r"|must start with a user message",
             re.IGNORECASE,
         ),
     ),

@@ -5,9 +5,14 @@ Called by the modules that put replies together, once for every few letters that
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from bot.domain.completions import Usage
+from bot.domain.nesting import is_too_deep
 from bot.llm.foreign_text import well_formed
+
+_MOST = 10**9
 
 
 def part(value: object, name: str) -> Any:
@@ -29,7 +34,33 @@ def text(value: object, name: str) -> str:
     return found if found.isascii() else well_formed(found)
 
 
-def count(value: object, name: str) -> int:
-    """The number in the field, 0 if it is none."""
+def json_text(value: object, name: str) -> str:
+    """The text in the field, which is JSON; of a server that puts there what the text should say, its text."""
     found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, int) else 0
+    return text(value, name) if isinstance(found, str) or found is None else json.dumps(found)
+
+
+def count(value: object, name: str) -> int:
+    """The number in the field, without its fraction; 0 if it is none, or none that anybody could have counted to."""
+    found = value.get(name) if isinstance(value, dict) else None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST:
+        return 0
+    return int(found)
+
+
+def storable(found: list[Any]) -> list[Any]:
+    """What is to be kept as it is, with well-formed text; nothing if that is not possible."""
+    try:
+        written = json.dumps(found, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        return []
+    kept: list[Any] = json.loads(well_formed(written))
+    return [] if is_too_deep(kept) else kept
+
+
+def tokens(read: int, written: int, cached: int = 0, cache_writes: int = 0, reasoning: int = 0) -> Usage:
+    """What a reply has cost. No part is more than what it is a part of, whatever the service says: a limit would be
+    counted backwards.
+    """
+    cached = min(cached, read)
+    return Usage(read, written, cached, min(cache_writes, read - cached), min(reasoning, written))

@@ -10,7 +10,10 @@ import re
 from typing import Any
 
 # Keys of the known vendors and bearer tokens, whole or with stars in the middle, as error messages quote them.
-_KEY_LIKE = re.compile(r"(?i)\b(?:(?:sk|pk|rk|key)[-_]|bearer\s+)[\w*.\-]{4,}")
+_KEY_LIKE = re.compile(r"(?i)\b(?:(?:sk|pk|rk|gsk|hf|xai|key)[-_]|bearer\s+|AIza)[\w*.\-]{4,}")
+_WORD = re.compile(r"[^\s\"'<>]+")
+_TELLING = 8
+"""Characters of a key in a row that are too many to be shown."""
 
 
 def well_formed(text: str) -> str:
@@ -36,7 +39,10 @@ def one_line(text: str, limit: int) -> str:
 
 
 def without_keys(text: str, key: str) -> str:
-    """The text with `key`, and whatever else looks like a key, taken out."""
+    """The text with `key`, parts of it, and whatever else looks like a key taken out."""
     if len(key) >= 4:
         text = text.replace(key, "***")
+    parts = {key[n : n + _TELLING] for n in range(len(key) - _TELLING + 1)}
+    if any(part in text for part in parts):
+        text = _WORD.sub(lambda word: "***" if any(part in word[0] for part in parts) else word[0], text)
     return _KEY_LIKE.sub("***", text)

@@ -7,35 +7,46 @@ events of a reply mean.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
-from bot.llm.complaints import Complaint, Problem, problem_of
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+)
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.tools import Tool
+from bot.llm.catalogue import Catalogue, Places, Reader
+from bot.llm.complaints import Problem, problem_of
 from bot.llm.concessions import without_reasoning, without_tools
 from bot.llm.foreign_text import sendable
-from bot.llm.image_words import without_files, without_images
+from bot.llm.image_words import has_documents, has_images, without_files, without_images
 from bot.llm.server_sent_events import EventReader
 from bot.llm.service import Service
-from bot.llm.streaming import Answer, Draft, read_reply
+from bot.llm.standing import Standing
+from bot.llm.streaming import Answer, Draft, Patience, read_reply
 
 _MOST_PAUSES = 5
+_SHORT = 100_000
+"""Characters that are written within a millisecond or so."""
+_A_TOOL = 2_000
+"""What the definition of one is taken for. Some are far larger, none is read more than once."""
+_REMEMBERED = frozenset({Problem.REASONING, Problem.ROLES, Problem.TOKEN_LIMIT})
+"""What later requests are written differently for."""
 
 
-class Client(Protocol):
+class Client(Reader, Protocol):
     """A vendor's client that tries nothing again by itself: waiting is the engine's, which shows it."""
 
     async def post(self, body: bytes) -> Answer:
         """Send a request; return when the answer begins. Raises the vendor's errors."""
         ...
-
-    def complaint(self, error: Exception) -> Complaint | None:
-        """What the service says, if an error of `post` is an answer of the service."""
-
-    def translated(self, tools: Sequence[str]) -> AbstractContextManager[None]:
-        """Turns the vendor's errors into those of `bot.errors`. `tools` are the names of those on offer."""
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -55,24 +66,44 @@ class Wording:
 class HostedModel:
     """The model that `service` runs."""
 
-    def __init__(self, service: Service, capabilities: Capabilities, client: Client, wording: Wording) -> None:
+    def __init__(
+        self, service: Service, capabilities: Capabilities, client: Client, wording: Wording, places: Places
+    ) -> None:
         self._service = service
         self._capabilities = capabilities
         self._client = client
         self._wording = wording
+        self._catalogue = Catalogue(service, client, places)
         self._known: set[Problem] = set()
+        self._written_tools: tuple[Tool, ...] = ()
 
     @property
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as its settings and the address tell, and what it has turned out not to do."""
         return self._capabilities
 
+    @property
+    def service_name(self) -> str:
+        """What people call the service."""
+        return self._service.name
+
+    @property
+    def tells_window(self) -> bool:
+        """Whether the service may say how large the model's window is."""
+        return self._catalogue.tells_window
+
+    async def look_up(self) -> Standing:
+        """What the service says of the model. Raises ModelError."""
+        return await self._catalogue.look_up()
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
         draft = self._wording.draft()
+        patience = Patience(self._service, request.limits)
+        going_on = request
         for _ in range(_MOST_PAUSES):
             completion = None
-            async with aclosing(self._read(request, draft)) as events:
+            async with aclosing(self._read(going_on, draft, patience)) as events:
                 async for event in events:
                     if isinstance(event, Completion):
                         completion = event
@@ -81,17 +112,19 @@ class HostedModel:
             said = draft.resume()
             if said is None:
                 break
-            request = replace(request, messages=(*request.messages, said))
+            going_on = replace(request, messages=(*request.messages, said))
         if completion is not None:
             yield completion
 
-    def _read(self, request: ModelRequest, draft: Draft) -> AsyncGenerator[ModelEvent, None]:
+    def _read(
+        self, request: ModelRequest, draft: Draft, patience: Patience
+    ) -> AsyncGenerator[TextDelta | ReasoningDelta | Completion, None]:
         return read_reply(
             lambda: self._open(request),
             draft,
             EventReader(self._wording.passed_over),
             service=self._service,
-            limits=request.limits,
+            patience=patience,
             translated=self._client.translated([tool.name for tool in request.tools]),
         )
 
@@ -100,19 +133,31 @@ class HostedModel:
         await self._client.close()
 
     async def _open(self, request: ModelRequest) -> Answer:
-        """Send the request, and an easier one where the service says what it cannot take."""
+        """Send the request, and an easier one where the service says what it cannot take. What it cannot take is
+        remembered once the easier request has been taken: before that, its words may be a quotation.
+        """
         request = self._fitting(request)
+        known, tools = frozenset(self._known), self._capabilities.tools
         while True:
-            # Aside: a server's schemas can be large, and other turns should not stand still while they are read.
-            body = await asyncio.to_thread(self._written, request)
+            body = await self._written(request, known)
             try:
-                return await self._client.post(body)
+                answer = await self._client.post(body)
             except Exception as error:
                 complaint = self._client.complaint(error)
-                easier = None if complaint is None else self._easier(request, problem_of(complaint))
+                problem = None if complaint is None else problem_of(complaint)
+                easier = None if problem is None else _easier(request, problem)
+                if problem is Problem.NO_TOOLS:
+                    tools = False
+                if easier is None and problem in _REMEMBERED and problem not in known:
+                    easier, known = request, known | {problem}
                 if easier is None:
                     raise
                 request = easier
+            else:
+                self._known |= known
+                if not tools:
+                    self._capabilities = replace(self._capabilities, tools=False)
+                return answer
 
     def _fitting(self, request: ModelRequest) -> ModelRequest:
         if not self._capabilities.images:
@@ -121,19 +166,48 @@ class HostedModel:
             request = without_files(request)
         return request if self._capabilities.tools else without_tools(request)
 
-    def _written(self, request: ModelRequest) -> bytes:
-        return sendable(self._wording.body(request, frozenset(self._known)))
+    async def _written(self, request: ModelRequest, known: frozenset[Problem]) -> bytes:
+        """The request's body. Aside if it is large or its tools are new: a server's schemas can be, and other turns
+        should not stand still while they are read for the first time.
+        """
 
-    def _easier(self, request: ModelRequest, problem: Problem) -> ModelRequest | None:
-        """The request as the service may take it, None if nothing is left to give up."""
-        match problem:
-            case Problem.NO_TOOLS if request.tools:
-                self._capabilities = replace(self._capabilities, tools=False)
-                return without_tools(request)
-            case Problem.REASONING if forgetful := without_reasoning(request):
-                return forgetful
-            case Problem.REASONING | Problem.TOKEN_LIMIT if problem not in self._known:
-                self._known.add(problem)
-                return request
-            case _:
-                return None
+        def write() -> bytes:
+            return sendable(self._wording.body(request, known))
+
+        if request.tools == self._written_tools and _is_short(request):
+            return write()
+        body = await asyncio.to_thread(write)
+        self._written_tools = request.tools
+        return body
+
+
+def _is_short(request: ModelRequest) -> bool:
+    """Whether it is nothing but text, and little of it."""
+    room = _SHORT - _A_TOOL * len(request.tools)
+    for message in request.messages:
+        for part in message.parts:
+            match part:
+                case TextPart(text):
+                    room -= len(text)
+                case ToolResult(parts=parts):
+                    room -= sum(len(each.text) if isinstance(each, TextPart) else _SHORT for each in parts)
+                case ToolCall():
+                    room -= len(part.unreadable) + sum(map(len, map(str, part.arguments.values())))
+                case _:
+                    return False
+        if room < 0:
+            return False
+    return True
+
+
+def _easier(request: ModelRequest, problem: Problem) -> ModelRequest | None:
+    """The request as the service may take it, None if nothing is left to give up."""
+    match problem:
+        case Problem.NO_TOOLS if request.tools:
+            return without_tools(request)
+        case Problem.ATTACHMENTS if has_images(request) or has_documents(request):
+            return without_files(without_images(request))
+        case Problem.REASONING:
+            return without_reasoning(request)
+        case _:
+            return None

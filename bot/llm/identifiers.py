@@ -11,6 +11,7 @@ import re
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 _ID_LIMIT = 40  # OpenAI's; Anthropic's ids are shorter
 _NAME_LIMIT = 64
+_LONGEST_KEPT = 200
 
 
 class CallIds:
@@ -40,10 +41,12 @@ class CallIds:
 
 
 def distinct_ids(ids: list[str]) -> list[str]:
-    """The ids of one reply's calls, with one made up wherever the service gave none or gave one twice."""
+    """The ids of one reply's calls, with one made up wherever the service gave none, gave one twice, or gave one that
+    nobody wants to keep.
+    """
     distinct: list[str] = []
     for n, call_id in enumerate(ids, 1):
-        candidate = call_id or f"call_{n}"
+        candidate = call_id if 0 < len(call_id) <= _LONGEST_KEPT else f"call_{n}"
         while candidate in distinct or (candidate != call_id and candidate in ids):
             candidate = f"{candidate}_{n}"
         distinct.append(candidate)

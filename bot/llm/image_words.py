@@ -5,7 +5,7 @@ Called by the provider modules. Knows no vendor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from bot.domain.completions import ModelRequest
@@ -33,6 +33,24 @@ def without_images(request: ModelRequest) -> ModelRequest:
 def without_files(request: ModelRequest) -> ModelRequest:
     """The request with words in place of all documents and other files."""
     return _with(request, lambda part: TextPart(file_words(part)) if isinstance(part, FilePart) else part)
+
+
+def has_images(request: ModelRequest) -> bool:
+    """Whether there are images in it."""
+    return any(isinstance(part, ImagePart) for part in _parts(request))
+
+
+def has_documents(request: ModelRequest) -> bool:
+    """Whether there are documents in it."""
+    return any(isinstance(part, FilePart) and part.mime_type == "application/pdf" for part in _parts(request))
+
+
+def _parts(request: ModelRequest) -> Iterator[Part]:
+    for message in request.messages:
+        for part in message.parts:
+            yield part
+            if isinstance(part, ToolResult):
+                yield from part.parts
 
 
 def _with(request: ModelRequest, change: Callable[[ResultPart], ResultPart]) -> ModelRequest:

@@ -31,7 +31,7 @@ class MeasuredModel:
     @property
     def capabilities(self) -> Capabilities:
         """What the model can do."""
-        return self._model.capabilities
+        return replace(self._model.capabilities, model=self._label)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """What the model says. Measured when it has said everything, or as soon as nobody listens any more."""

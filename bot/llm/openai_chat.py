@@ -13,7 +13,7 @@ from bot.domain.completions import Capabilities
 from bot.llm.hosted import HostedModel, Wording
 from bot.llm.openai_chat_reply import ReplyDraft
 from bot.llm.openai_chat_request import request_body
-from bot.llm.openai_client import HOME, openai_client
+from bot.llm.openai_client import HOME, WINDOW, openai_client, places
 from bot.llm.service import Service
 from bot.ports import LanguageModel
 
@@ -21,16 +21,20 @@ from bot.ports import LanguageModel
 @dataclass(frozen=True, slots=True)
 class Config:
     """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
-    the model's window. `images` says whether the model sees them; None where only the address can tell.
+    the model's window, None if the settings do not say. `images` says whether the model sees them; None where
+    only the address can tell.
     """
 
     model: str
     api_key: str = field(repr=False)
     base_url: str | None = None
-    context_tokens: int = 128_000
+    context_tokens: int | None = None
     images: bool | None = None
     variables: str = "OPENAI"
     """What the names of the variables begin with that hold the key and the address."""
+    key_at: str = ""
+    running_at: str = ""
+    """Where else a compatible server can be asked about itself, see `catalogue.Places`."""
 
 
 def create(config: Config) -> LanguageModel:
@@ -42,7 +46,13 @@ def create(config: Config) -> LanguageModel:
         # Compatible servers rarely see images, and none is known to read documents.
         images=service.own_address if config.images is None else config.images,
         documents=service.own_address,
-        context_tokens=config.context_tokens,
+        context_tokens=config.context_tokens or WINDOW,
     )
-    body = partial(request_body, config.model, own_address=service.own_address)
-    return HostedModel(service, capabilities, openai_client(service, "/chat/completions"), Wording(body, ReplyDraft))
+    body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
+    return HostedModel(
+        service,
+        capabilities,
+        openai_client(service, "/chat/completions"),
+        Wording(body, partial(ReplyDraft, service.writer)),
+        places(service, key=config.key_at, running=config.running_at),
+    )

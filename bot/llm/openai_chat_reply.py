@@ -7,31 +7,45 @@ here: fields may be missing, null or of another kind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Role, TextPart
 from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.event_fields import count, items, part, text
+from bot.llm.event_fields import count, items, json_text, part, storable, text, tokens
 from bot.llm.identifiers import distinct_ids
+from bot.llm.openai_chat_request import METADATA, THOUGHTS
 from bot.llm.tool_arguments import read_call
 
-_STOPS = {"length": StopReason.LENGTH, "content_filter": StopReason.REFUSED}
+_STOPS = {
+    "length": StopReason.LENGTH,
+    "model_length": StopReason.LENGTH,  # Mistral's
+    "max_tokens": StopReason.LENGTH,
+    "content_filter": StopReason.REFUSED,
+}
+_BROKEN_OFF = frozenset({"error", "abort"})
+"""What OpenRouter and vLLM call an end that is none."""
+_OLD_NAME, _, _DETAILS = THOUGHTS
+_GROWING = {"reasoning.text": "text", "reasoning.summary": "summary"}
+"""Of which of OpenRouter's reasoning details what comes in pieces."""
 
 
 @dataclass(slots=True)
 class _CallDraft:
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    pieces: list[str] = field(default_factory=list)
 
 
 class ReplyDraft:
-    """What has arrived of a reply."""
+    """What has arrived of a reply. `by` says who writes it: what is meant for its service alone goes to no other."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: str = "") -> None:
+        self._by = by
         self._text: list[str] = []
+        self._thoughts: dict[str, list[str]] = {}
+        self._details: list[dict[str, Any]] = []
         self._calls: list[_CallDraft] = []
         self._at: dict[int, _CallDraft] = {}
         self._finish = ""
@@ -40,22 +54,45 @@ class ReplyDraft:
 
     def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
         """Add a chunk and yield what people can see of it. Raises ServiceComplained for an error in its place."""
-        if event.get("error"):
+        if event.get("error") or event.get("type") == "error":
             raise ServiceComplained(Complaint.read(200, event))
         self._usage = _usage(event.get("usage")) or self._usage
         for choice in items(event, "choices"):
-            delta = part(choice, "delta")
-            # Two names for one thing: OpenRouter, Ollama and vLLM say `reasoning`, DeepSeek `reasoning_content`.
-            if reasoning := text(delta, "reasoning_content") or text(delta, "reasoning"):
-                yield ReasoningDelta(reasoning)
-            for name in ("content", "refusal"):
-                if more := text(delta, name):
-                    self._text.append(more)
-                    self._refused |= name == "refusal"
-                    yield TextDelta(more)
-            for fragment in items(delta, "tool_calls"):
-                self._add(fragment)
-            self._finish = text(choice, "finish_reason") or self._finish
+            if error := part(choice, "error"):
+                raise ServiceComplained(Complaint.read(200, {"error": error}))
+            # The other name is that of a server that does not stream.
+            yield from self._said(part(choice, "delta") or part(choice, "message"))
+            finish = text(choice, "finish_reason")
+            self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
+
+    def _said(self, delta: object) -> Iterator[TextDelta | ReasoningDelta]:
+        for name, value in delta.items() if isinstance(delta, dict) else ():
+            match name:
+                case "content" | "refusal" if value:
+                    yield from self._written(name, value, delta)
+                case "reasoning_content" | "reasoning" if thought := text(delta, name):
+                    yield from self._thought(name, thought, delta)
+                case "reasoning_details":
+                    for fragment in items(delta, name):
+                        _join(self._details, fragment)
+                case "tool_calls":
+                    for fragment in items(delta, name):
+                        self._add(fragment)
+                case _:
+                    pass
+
+    def _written(self, name: str, value: object, delta: object) -> Iterator[TextDelta | ReasoningDelta]:
+        if isinstance(value, list) and (thought := _texts(value, "thinking")):
+            yield ReasoningDelta(thought)
+        if more := _texts(value, "text") if isinstance(value, list) else text(delta, name):
+            self._text.append(more)
+            self._refused |= name == "refusal"
+            yield TextDelta(more)
+
+    def _thought(self, name: str, thought: str, delta: object) -> Iterator[ReasoningDelta]:
+        self._thoughts.setdefault(name, []).append(thought)
+        if name == _OLD_NAME or not text(delta, _OLD_NAME):  # some servers say it under both names
+            yield ReasoningDelta(thought)
 
     @property
     def finished(self) -> bool:
@@ -67,16 +104,20 @@ class ReplyDraft:
 
         Calls of a reply that was cut short are left out: the last one may be half written.
         """
-        if not self._finish:
+        if not self.finished:
             return None
         stop = StopReason.REFUSED if self._refused else _STOPS.get(self._finish)
         calls = self._calls if stop is None else []
         ids = distinct_ids([call.id for call in calls])
-        read = [read_call(call_id, call.name, call.arguments) for call_id, call in zip(ids, calls, strict=True)]
+        read = [read_call(call_id, call.name, "".join(call.pieces)) for call_id, call in zip(ids, calls, strict=True)]
         said = [TextPart("".join(self._text))] if self._text else []
         # Some servers say "stop" though they ask for tools, so the calls decide.
         stop = stop or (StopReason.TOOLS if read else StopReason.ANSWERED)
-        return Completion(Message(Role.ASSISTANT, (*said, *read)), stop, self._usage)
+        kept: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
+        kept |= {_DETAILS: details} if (details := storable(self._details)) else {}
+        # Only what led to calls is wanted back, and only until they are answered for.
+        metadata = {METADATA: {"by": self._by, **kept}} if kept and read else {}
+        return Completion(Message(Role.ASSISTANT, (*said, *read), metadata), stop, self._usage)
 
     def resume(self) -> None:
         """Nothing: models of this protocol do not pause."""
@@ -87,7 +128,7 @@ class ReplyDraft:
         call = self._call_for(part(fragment, "index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
-        call.arguments += text(function, "arguments")
+        call.pieces.append(json_text(function, "arguments"))
 
     def _call_for(self, index: object, call_id: str, name: str) -> _CallDraft:
         """The call a fragment belongs to.
@@ -115,11 +156,30 @@ def _another(known_id: str, call_id: str, *, indexed: bool) -> bool:
     return not indexed
 
 
+def _join(details: list[dict[str, Any]], fragment: object) -> None:
+    """Add a fragment of OpenRouter's reasoning details, whose text comes in pieces like any other."""
+    if not isinstance(fragment, dict):
+        return
+    last = details[-1] if details else {}
+    name = _GROWING.get(text(fragment, "type"), "")
+    if not name or any(last.get(each) != fragment.get(each) for each in ("type", "index")):
+        details.append(dict(fragment))
+        return
+    grown = text(last, name) + text(fragment, name)
+    last.update({**{each: value for each, value in fragment.items() if value is not None}, name: grown})
+
+
+def _texts(content: list[Any], kind: str) -> str:
+    """What the parts of a kind say: Mistral writes its content in parts, and thinking is one with parts of its own."""
+    found = (each for each in content if text(each, "type") == kind)
+    return "".join(text(each, kind) or _texts(items(each, kind), "text") for each in found)
+
+
 def _usage(usage: object) -> Usage | None:
     if not isinstance(usage, Mapping):
         return None
     read, written = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
-    return Usage(
+    return tokens(
         count(usage, "prompt_tokens"),
         count(usage, "completion_tokens"),
         count(read, "cached_tokens"),

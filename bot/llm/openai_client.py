@@ -9,10 +9,13 @@ from typing import Any
 
 import openai
 
-from bot.llm.service import LOOPBACK, Service
-from bot.llm.vendor_client import Sdk, VendorClient
+from bot.llm.catalogue import Places
+from bot.llm.service import Service
+from bot.llm.vendor_client import Sdk, VendorClient, http_settings
 
 HOME = "https://api.openai.com/v1"
+WINDOW = 128_000
+"""Tokens, as long as nobody has said how many."""
 _SDK = Sdk(openai.AsyncStream[Any], openai.APIStatusError, openai.APIConnectionError, openai.APIError)
 
 
@@ -23,6 +26,11 @@ def openai_client(service: Service, path: str) -> VendorClient:
         base_url=service.address,
         max_retries=0,
         timeout=service.timeout(),
-        http_client=openai.DefaultAioHttpClient(mounts=dict.fromkeys(LOOPBACK)),
+        http_client=openai.DefaultAioHttpClient(**http_settings()),
     )
     return VendorClient(service, client, path, _SDK)
+
+
+def places(service: Service, *, key: str = "", running: str = "") -> Places:
+    """Where the service can be asked about its models. The vendor does not say how large their windows are."""
+    return Places("/models", key, running, windows=not service.own_address)

@@ -11,7 +11,7 @@ from functools import partial
 
 from bot.domain.completions import Capabilities
 from bot.llm.hosted import HostedModel, Wording
-from bot.llm.openai_client import HOME, openai_client
+from bot.llm.openai_client import HOME, WINDOW, openai_client, places
 from bot.llm.openai_responses_reply import PASSED_OVER, ReplyDraft
 from bot.llm.openai_responses_request import request_body
 from bot.llm.service import Service
@@ -21,13 +21,14 @@ from bot.ports import LanguageModel
 @dataclass(frozen=True, slots=True)
 class Config:
     """Which model, where, with which key. `base_url` None is the vendor's address; `context_tokens` is the size of
-    the model's window. `images` says whether the model sees them: all of the vendor's newer ones do.
+    the model's window, None if the settings do not say. `images` says whether the model sees them: all of the
+    vendor's newer ones do.
     """
 
     model: str
     api_key: str = field(repr=False)
     base_url: str | None = None
-    context_tokens: int = 128_000
+    context_tokens: int | None = None
     images: bool = True
     variables: str = "OPENAI"
     """What the names of the variables begin with that hold the key and the address."""
@@ -42,8 +43,8 @@ def create(config: Config) -> LanguageModel:
         images=config.images,
         documents=service.own_address,
         reasoning=True,
-        context_tokens=config.context_tokens,
+        context_tokens=config.context_tokens or WINDOW,
     )
-    body = partial(request_body, config.model, own_address=service.own_address)
-    wording = Wording(body, partial(ReplyDraft, config.model), PASSED_OVER)
-    return HostedModel(service, capabilities, openai_client(service, "/responses"), wording)
+    body = partial(request_body, config.model, own_address=service.own_address, by=service.writer)
+    wording = Wording(body, partial(ReplyDraft, service.writer), PASSED_OVER)
+    return HostedModel(service, capabilities, openai_client(service, "/responses"), wording, places(service))

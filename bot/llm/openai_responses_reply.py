@@ -14,7 +14,7 @@ from typing import Any
 from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Part, Role, TextPart
 from bot.llm.complaints import Complaint, ServiceComplained
-from bot.llm.event_fields import count, items, part, text
+from bot.llm.event_fields import count, items, json_text, part, text, tokens
 from bot.llm.identifiers import distinct_ids
 from bot.llm.openai_responses_request import METADATA
 from bot.llm.tool_arguments import read_call
@@ -44,6 +44,7 @@ class _Item:
     """
 
     kind: str
+    id: str = ""
     call_id: str = ""
     name: str = ""
     phase: str = ""
@@ -56,11 +57,12 @@ class _Item:
 
 
 class ReplyDraft:
-    """What has arrived of a reply by `model`."""
+    """What has arrived of a reply. `by` says who writes it: what is meant for its service alone goes to no other."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._items: dict[int, _Item] = {}
+    def __init__(self, by: str = "") -> None:
+        self._by = by
+        self._items: list[_Item] = []
+        self._at: dict[int, _Item] = {}
         self._status = ""
         self._cut_by = ""
         self._refused = False
@@ -81,11 +83,13 @@ class ReplyDraft:
             case "response.reasoning_summary_part.added" if count(event, "summary_index"):
                 yield ReasoningDelta("\n\n")
             case "response.output_item.added":
-                self._describe(event)
+                self._describe(self._new(event), part(event, "item"))
             case "response.output_item.done":
                 yield from self._complete(event)
-            case "response.completed" | "response.incomplete":
-                self._end(part(event, "response"))
+            case "response.completed" | "response.incomplete" as kind:
+                yield from self._end(part(event, "response"), kind.removeprefix("response."))
+            case "" if text(event, "object") == "response":  # a server that does not stream
+                yield from self._end(event, "completed")
             case kind if error := _error(kind, event):
                 raise ServiceComplained(Complaint.read(200, error))
 
@@ -104,13 +108,12 @@ class ReplyDraft:
         stop = _STOPS.get(self._cut_by, StopReason.LENGTH) if self._status == "incomplete" else None
         if self._refused:
             stop = StopReason.REFUSED
-        found = [self._items[index] for index in sorted(self._items)]
-        calls = [each for each in found if each.kind == "function_call" and stop is None]
+        calls = [each for each in self._items if each.kind == "function_call" and stop is None]
         ids = iter(distinct_ids([call.call_id for call in calls]))
         parts: list[Part] = []
         reasoning: list[dict[str, Any]] = []
         phase = ""
-        for each in found:
+        for each in self._items:
             match each.kind:
                 case "reasoning" if echo := _echo(each.whole):
                     reasoning.append({"before": len(parts), "item": echo})
@@ -122,7 +125,7 @@ class ReplyDraft:
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
         kept: dict[str, Any] = {"phase": phase} if phase else {}
         kept |= {"reasoning": reasoning} if reasoning else {}
-        metadata = {METADATA: {"model": self._model, **kept}} if kept else {}
+        metadata = {METADATA: {"by": self._by, **kept}} if kept else {}
         return Completion(Message(Role.ASSISTANT, tuple(parts), metadata), stop, self._usage)
 
     def resume(self) -> None:
@@ -135,39 +138,59 @@ class ReplyDraft:
 
     def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
         """The item an event belongs to; servers that leave out the number write one after the other."""
-        index = event.get("output_index")
-        if not isinstance(index, int):
-            index = max(self._items, default=0)
-        if index not in self._items:
-            self._items[index] = _Item(kind)
-        return self._items[index]
+        found = self._known(event, text(event, "item_id"), kind)
+        return found or self._new(event, kind)
 
-    def _describe(self, event: Mapping[str, Any]) -> _Item:
-        described = part(event, "item")
+    def _known(self, event: Mapping[str, Any], item_id: str, kind: str) -> _Item | None:
+        """The item by its id, by its number, or the last one, if it is of this kind. Servers give all the same number,
+        or another id with every event.
+        """
         index = event.get("output_index")
-        if not isinstance(index, int):
-            known = max(self._items, default=-1)
-            index = known + (text(event, "type") == "response.output_item.added" or known < 0)
-        item = self._items.setdefault(index, _Item(text(described, "type")))
+        numbered = self._at.get(index) if isinstance(index, int) else None
+        if numbered is not None and numbered.kind == kind and numbered.id == item_id:  # as the vendor has it
+            return numbered
+        named = next((each for each in reversed(self._items) if item_id and each.id == item_id), None)
+        last = self._items[-1] if self._items and not isinstance(index, int) else None
+        return next((each for each in (named, numbered, last) if each is not None and each.kind == kind), None)
+
+    def _new(self, event: Mapping[str, Any], kind: str = "") -> _Item:
+        item = _Item(kind or text(part(event, "item"), "type"))
+        self._items.append(item)
+        if isinstance(index := event.get("output_index"), int):
+            self._at[index] = item
+        return item
+
+    def _describe(self, item: _Item, described: object) -> None:
+        item.id = text(described, "id") or item.id
         item.call_id = text(described, "call_id") or item.call_id
         item.name = text(described, "name") or item.name
         item.phase = text(described, "phase") or item.phase
-        return item
 
     def _complete(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         """Take from the whole item what the deltas have not told."""
-        item, whole = self._describe(event), part(event, "item")
+        whole = part(event, "item")
+        item_id = text(whole, "id")
+        item = self._known(event, item_id, text(whole, "type"))
+        if item is None or (item.whole and item.id != item_id):
+            item = self._new(event)
+        self._describe(item, whole)
         item.whole = whole if isinstance(whole, dict) else {}
         if item.kind == "function_call":
-            item.pieces = [text(whole, "arguments") or item.text]
+            item.pieces = [json_text(whole, "arguments") or item.text]
         elif item.kind == "message":
             self._refused |= any(text(each, "type") == "refusal" for each in items(whole, "content"))
             if not item.pieces and (said := _said_in(whole)):  # a server that does not stream it
                 item.pieces.append(said)
                 yield TextDelta(said)
 
-    def _end(self, response: object) -> None:
-        self._status = text(response, "status") or "completed"
+    def _end(self, response: object, status: str) -> Iterator[TextDelta]:
+        status = text(response, "status") or status
+        if status not in ("completed", "incomplete"):
+            raise ServiceComplained(Complaint.read(200, response))
+        if not any(each.whole for each in self._items):  # a server that tells them in the end alone
+            for whole in items(response, "output"):
+                yield from self._complete({"item": whole})
+        self._status = status
         self._cut_by = text(part(response, "incomplete_details"), "reason")
         self._usage = _usage(part(response, "usage"))
 
@@ -192,7 +215,7 @@ def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
     summary = [each for each in items(item, "summary") if isinstance(each, dict)]
     return {
         "type": "reasoning",
-        "id": text(item, "id"),
+        **({"id": text(item, "id")} if text(item, "id") else {}),
         "summary": [{"type": "summary_text", "text": text(each, "text")} for each in summary],
         "encrypted_content": text(item, "encrypted_content"),
     }
@@ -204,7 +227,7 @@ def _said_in(message: object) -> str:
 
 def _usage(usage: object) -> Usage:
     read, written = part(usage, "input_tokens_details"), part(usage, "output_tokens_details")
-    return Usage(
+    return tokens(
         count(usage, "input_tokens"),
         count(usage, "output_tokens"),
         count(read, "cached_tokens"),

@@ -25,7 +25,7 @@ from bot.llm.tool_arguments import written_arguments
 from bot.llm.tool_schemas import offered_description, offered_schema
 
 METADATA = "openai"
-"""The key of `provider_metadata`: `{"model": who wrote it, "phase": of its text, "reasoning": [{"before": part number,
+"""The key of `provider_metadata`: `{"by": who wrote it, "phase": of its text, "reasoning": [{"before": part number,
 "item": the item as it came}]}`."""
 
 _KEYS = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
@@ -38,14 +38,16 @@ Item = dict[str, Any]
 
 
 def request_body(
-    model: str, request: ModelRequest, known: Collection[Problem] = (), *, own_address: bool
+    model: str, request: ModelRequest, known: Collection[Problem] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
-    """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems."""
+    """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems.
+    Reasoning is shown to whom it is `by`.
+    """
     ids = CallIds()
     instructions = "\n\n".join(m.text for m in takewhile(_is_system, request.messages) if m.text.strip())
     body: dict[str, Any] = {
         "model": model,
-        "input": [each for m in dropwhile(_is_system, request.messages) for each in _items(m, model, ids)],
+        "input": [each for m in dropwhile(_is_system, request.messages) for each in _items(m, by, ids)],
         "max_output_tokens": max(_FEWEST_TOKENS, request.limits.max_tokens),
         "store": False,
         "stream": True,
@@ -83,7 +85,7 @@ def _tool(tool: Tool) -> Item:
     return {"type": "function", "name": tool.name, **described}
 
 
-def _items(message: Message, model: str, ids: CallIds) -> Iterator[Item]:
+def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
     match message.role:
         case Role.SYSTEM:
             if message.text.strip():
@@ -91,7 +93,7 @@ def _items(message: Message, model: str, ids: CallIds) -> Iterator[Item]:
         case Role.USER:
             yield {"role": "user", "content": _content(message.parts)}
         case Role.ASSISTANT:
-            yield from _assistant(message, model, ids)
+            yield from _assistant(message, by, ids)
         case Role.TOOL:
             for part in message.parts:
                 if isinstance(part, ToolResult):
@@ -99,9 +101,9 @@ def _items(message: Message, model: str, ids: CallIds) -> Iterator[Item]:
                     yield {"type": "function_call_output", "call_id": call_id, "output": _output(part)}
 
 
-def _assistant(message: Message, model: str, ids: CallIds) -> Iterable[Item]:
+def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
     kept: Any = message.provider_metadata.get(METADATA)
-    kept = kept if isinstance(kept, Mapping) and kept.get("model") == model else {}
+    kept = kept if isinstance(kept, Mapping) and kept.get("by") == by else {}
     reasoning = _reasoning(kept)
     items: list[Item] = []
     for n, part in enumerate(message.parts):

@@ -26,10 +26,9 @@ from bot.llm.refused_tools import refused_tool
 
 _CONNECT_SECONDS = 10.0
 _QUOTE_LIMIT = 300
+_LONGEST_WAIT = 86_400.0
 _LATER = "Ask again in a while."
 _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
-LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
-"""Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,57 +67,82 @@ class Service:
         where = urlsplit(self.address)
         return f"The model service at {where.hostname}" + (f":{where.port}" if where.port else "")
 
+    @property
+    def writer(self) -> str:
+        """Which model of which service writes its replies: what one has meant for itself, such as signed reasoning, is
+        shown to no other.
+        """
+        where = urlsplit(self.address)
+        return f"{self.model} at {where.hostname}" + (f":{where.port}" if where.port else "")
+
     def timeout(self) -> httpx2.Timeout:
         """How long the HTTP library may take: to connect. How long a reply may take is for `streaming` to say."""
         return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
 
     def refused(self, complaint: Complaint, tools: Sequence[str] = ()) -> ModelError:
         """The service answered with an error. `tools` are the names of those on offer, in their order."""
-        quote = one_line(without_keys(complaint.message, self.key), _QUOTE_LIMIT)
+        quote = one_line(self._shown(complaint.message), _QUOTE_LIMIT)
         status = status_of(complaint)
         said = f" ({status})" + (f": {quote}" if quote and not quote.startswith("<") else ".")
-        kind: type[ModelRejected] = ModelRejected
         match problem_of(complaint):
-            case Problem.BUSY:
-                cause = f"{self.name} is asked too much{said}"
+            case Problem.BUSY | Problem.OUT_OF_ORDER as problem:
+                trouble = "is overloaded" if status == 529 else "has a problem"
+                cause = f"{self.name} {'is asked too much' if problem is Problem.BUSY else trouble}{said}"
                 return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
-            case Problem.OUT_OF_ORDER:
-                cause = f"{self.name} {'is overloaded' if status == 529 else 'has a problem'}{said}"
-                return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
-            case Problem.KEY:
-                fix = f"Check that {self.prefix}_API_KEY holds a valid key that may use {self.model}."
-                kind, cause = ModelBarred, f"{self.name} does not accept the key{said}"
-            case Problem.CREDIT:
-                return ModelBarred(
-                    f"{self.name} wants to be paid first{said}", "Check the account's credit and limits."
-                )
-            case Problem.MODEL:
-                kind, cause = ModelBarred, f"{self.name} does not know the model {self.model}{said}"
-                fix = "Check the model name in BOT_MODEL" + self._or_address
+            case Problem.KEY | Problem.CREDIT | Problem.MODEL | Problem.MOVED as problem:
+                return self._barred(problem, said)
             case Problem.TOO_LONG:
                 fix = "Start a new conversation, or send less."
-                kind, cause = ContextTooLong, f"{self.name} cannot read that much{said}"
+                return ContextTooLong(f"{self.name} cannot read that much{said}", fix)
+            case problem:
+                tool = refused_tool(status, complaint.param, complaint.message, tools)
+                return self._rejected(problem, said, tool)
+
+    def _barred(self, problem: Problem, said: str) -> ModelBarred:
+        match problem:
+            case Problem.KEY:
+                fix = f"Check that {self.prefix}_API_KEY holds a valid key that may use {self.model}."
+                return ModelBarred(f"{self.name} does not accept the key{said}", fix)
+            case Problem.CREDIT:
+                cause = f"{self.name} wants to be paid first{said}"
+                return ModelBarred(cause, "Check the account's credit and limits.")
+            case Problem.MOVED:
+                cause = f"{self.name} points to another address{said}"
+                fix = f"Write the address that it has now into {self.prefix}_BASE_URL: nothing is sent to any other."
+                return ModelBarred(cause, fix)
+            case _:
+                cause = f"{self.name} does not know the model {self.model}{said}"
+                return ModelBarred(cause, "Check the model name in BOT_MODEL" + self._or_address)
+
+    def _rejected(self, problem: Problem, said: str, tool: str) -> ModelRejected:
+        match problem:
             case Problem.FILTERED:
                 fix = "Put it in other words, or leave out what the service objects to."
-                cause = f"{self.name} does not take this content{said}"
-            case Problem.NO_TOOLS | Problem.REASONING | Problem.TOKEN_LIMIT | Problem.REQUEST:
-                tool = refused_tool(status, complaint.param, complaint.message, tools)
-                if tool:
-                    fix = f"Have {tool} corrected by whoever runs its server, or leave it out of the profile."
-                    return ModelRejected(f"{self.name} does not accept the tool {tool}{said}", fix, tool=tool)
-                cause, fix = f"{self.name} does not accept the request{said}", ""
-        return kind(cause, fix)
-
-    def interrupted(self, error: BaseException | None) -> ModelUnavailable:
-        """The connection failed. `error` is httpx2's, where there was one."""
-        match error:
-            case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.ProxyError():
-                reason = one_line(without_keys(_reason(error), self.key), 120)
-                return ModelUnavailable(
-                    f"{self.name} cannot be reached: {reason}.", "Check the network" + self._or_address
-                )
+                return ModelRejected(f"{self.name} does not take this content{said}", fix)
+            case Problem.ATTACHMENTS:
+                fix = "Leave it out, or attach it in another format."
+                return ModelRejected(f"{self.name} cannot read an attached image or document{said}", fix)
+            case _ if tool:
+                fix = f"Have {tool} corrected by whoever runs its server, or leave it out of the profile."
+                return ModelRejected(f"{self.name} does not accept the tool {tool}{said}", fix, tool=tool)
             case _:
-                return self.cut_off()
+                return ModelRejected(f"{self.name} does not accept the request{said}")
+
+    def unreachable(self, error: BaseException) -> ModelUnavailable:
+        """No connection could be made. `error` is what is at the bottom of it."""
+        reason = one_line(self._shown(_reason(error)), 120)
+        return ModelUnavailable(f"{self.name} cannot be reached: {reason}.", "Check the network" + self._or_address)
+
+    def behind_proxy(self) -> ModelUnavailable:
+        """The proxy that the environment names lets nobody through. What the HTTP library says of it is not told: the
+        proxy's address may have a password in it.
+        """
+        fix = "Check HTTPS_PROXY, and that the proxy lets the bot out."
+        return ModelUnavailable(f"{self.name} cannot be reached through the proxy.", fix)
+
+    def hung_up(self) -> ModelUnavailable:
+        """The service closed the connection in place of an answer."""
+        return ModelUnavailable(f"{self.name} hung up before it answered.", _LATER)
 
     def silent(self, seconds: float) -> ModelUnavailable:
         """The service sent nothing for so long."""
@@ -138,6 +162,9 @@ class Service:
         check = "." if self.own_address else f", and check the address in {self.prefix}_BASE_URL."
         return ModelUnavailable(f"{self.name} sent something that is not a reply.", f"Ask again{check}")
 
+    def _shown(self, text: str) -> str:
+        return without_keys(text, "" if self.key == _NO_KEY else self.key)
+
     @property
     def _name_within(self) -> str:
         return self.name[0].lower() + self.name[1:] if not self.own_address else self.name
@@ -148,9 +175,7 @@ class Service:
 
 
 def _reason(error: BaseException) -> str:
-    """What is at the bottom of a connection that could not be made: the libraries wrap it several times."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    """Why a connection could not be made."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted ({error.verify_message})"
@@ -175,8 +200,8 @@ def _host(address: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or Retry-After in seconds or as a date (RFC 9110, 10.2.3); None if the
-    service said nothing that makes sense.
+    """Seconds to wait, at most a day, from `retry-after-ms` or Retry-After in seconds or as a date (RFC 9110, 10.2.3);
+    None if the service said nothing that makes sense.
     """
     for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -184,10 +209,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             continue
         if math.isfinite(seconds) and seconds >= 0:
-            return seconds
+            return min(seconds, _LONGEST_WAIT)
     try:
         at = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        seconds = (at - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError):
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, seconds), _LONGEST_WAIT)

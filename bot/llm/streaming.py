@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from bot.domain.completions import Completion, Limits, ReasoningDelta, TextDelta
 from bot.domain.messages import Message
-from bot.errors import ModelUnavailable
+from bot.errors import ModelError
 from bot.llm.server_sent_events import Event, EventReader
 from bot.llm.service import Service
 
@@ -58,7 +58,7 @@ async def read_reply(
     reader: EventReader,
     *,
     service: Service,
-    limits: Limits,
+    patience: Patience,
     translated: AbstractContextManager[None],
 ) -> AsyncGenerator[Delta | Completion, None]:
     """Yield what a reply lets people see while it comes in, and its Completion last.
@@ -69,10 +69,10 @@ async def read_reply(
     """
     try:
         with translated:
-            async with aclosing(_deltas(opening, draft, reader, service, limits)) as deltas:
+            async with aclosing(_deltas(opening, draft, reader, patience)) as deltas:
                 async for delta in deltas:
                     yield delta
-    except ModelUnavailable:
+    except ModelError:
         if not draft.finished:
             raise
     completion = draft.completion()
@@ -82,23 +82,22 @@ async def read_reply(
 
 
 async def _deltas(
-    opening: Callable[[], Awaitable[Answer]], draft: Draft, reader: EventReader, service: Service, limits: Limits
+    opening: Callable[[], Awaitable[Answer]], draft: Draft, reader: EventReader, patience: Patience
 ) -> AsyncGenerator[Delta, None]:
-    patience = _Patience(service, limits)
+    patience.begin()
     answer = await patience.while_it_begins(opening())
     try:
         chunks = answer.aiter_bytes()
         chunk = await patience.while_it_begins(anext(chunks, None))
         while chunk is not None:
             for delta in _joined(delta for event in reader.feed(chunk) for delta in draft.take(event)):
+                patience.has_begun()
                 yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
-            seconds = min(limits.idle_seconds, _END_SECONDS) if over else limits.idle_seconds
-            chunk = await patience.while_silent(anext(chunks, None), seconds)
-        for event in reader.finish():
-            for delta in draft.take(event):
-                yield delta
+            chunk = await patience.while_silent(anext(chunks, None), _END_SECONDS if over else None)
+        for delta in _joined(delta for event in reader.finish() for delta in draft.take(event)):
+            yield delta
     finally:
         await answer.aclose()
 
@@ -127,8 +126,8 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
         yield joined
 
 
-class _Patience:
-    """How long a service may take, from now on.
+class Patience:
+    """How long a service may take for a reply from now on, all requests together where it takes several.
 
     Each wait has its limit and none spans a `yield`: a timeout cancels whatever its task is doing at the time.
     """
@@ -137,20 +136,33 @@ class _Patience:
         self._clock = asyncio.get_running_loop().time
         self._service = service
         self._limits = limits
-        self._begun = self._clock()
+        self._end = self._clock() + limits.total_seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """A request is sent now. Services send something at once and go on when the model has thought: until there is
+        a word of it, it may be silent for as long as before the first byte.
+        """
+        self._first = self._clock() + self._limits.first_seconds
+        self._silence = max(self._limits.first_seconds, self._limits.idle_seconds)
+
+    def has_begun(self) -> None:
+        """The model writes."""
+        self._silence = self._limits.idle_seconds
 
     async def while_it_begins(self, waited: Awaitable[Waited]) -> Waited:
         """Until the first byte."""
-        return await self._until(self._begun + self._limits.first_seconds, waited, self._limits.first_seconds)
+        return await self._until(self._first, waited, self._limits.first_seconds)
 
-    async def while_silent(self, waited: Awaitable[Waited], seconds: float) -> Waited:
+    async def while_silent(self, waited: Awaitable[Waited], at_most: float | None) -> Waited:
         """Until the next one."""
+        seconds = self._silence if at_most is None else min(self._silence, at_most)
         return await self._until(self._clock() + seconds, waited, seconds)
 
     async def _until(self, moment: float, waited: Awaitable[Waited], seconds: float) -> Waited:
-        end = self._begun + self._limits.total_seconds
         try:
-            async with asyncio.timeout_at(min(moment, end)):
+            async with asyncio.timeout_at(min(moment, self._end)):
                 return await waited
         except TimeoutError as error:
-            raise (self._service.overlong(self._limits) if moment >= end else self._service.silent(seconds)) from error
+            late = moment >= self._end
+            raise (self._service.overlong(self._limits) if late else self._service.silent(seconds)) from error

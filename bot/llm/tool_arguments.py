@@ -5,11 +5,10 @@ Called by the provider modules. Knows no vendor.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from bot.domain.messages import ToolCall
-from bot.domain.nesting import is_too_deep
+from bot.domain.written_objects import LONGEST_NAME, read_object
 from bot.llm.foreign_text import well_formed
 
 UNREADABLE_LIMIT = 2000
@@ -18,17 +17,10 @@ UNREADABLE_LIMIT = 2000
 
 def read_call(call_id: str, name: str, text: str) -> ToolCall:
     """Make a call of the text a model wrote. Whatever is not one JSON object is kept as `unreadable`; no text means
-    no arguments. A half-written object is never completed: arguments that are partly a guess could be signed for.
+    no arguments.
     """
-    if not text.strip():
-        return ToolCall(call_id, name)
-    try:
-        arguments = json.loads(text)
-        # What cannot be written again (half a surrogate pair, NaN, 1e999) could be neither stored nor sent to a tool.
-        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict) or is_too_deep(arguments):
+    name, arguments = name[:LONGEST_NAME], read_object(text)
+    if arguments is None:
         return ToolCall(call_id, name, unreadable=well_formed(text[:UNREADABLE_LIMIT]))
     return ToolCall(call_id, name, arguments)
 

@@ -7,16 +7,28 @@ make of each event are left out: the HTTP answer is read as it is.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import httpx2
 
+from bot.errors import ModelUnavailable
 from bot.llm.complaints import Complaint, ServiceComplained
 from bot.llm.service import Service
+
+LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+"""Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""
+LARGEST_ERROR = 2**17
+"""Bytes of an answer with a bad status that are read: some services quote the whole request."""
+LARGEST_LIST = 8 * 2**20
+"""Bytes of what else a service has: OpenRouter's list of all its models takes one or two million."""
+ERROR_SECONDS = 5.0
+"""How long the words of one are waited for. What it is about is known by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,39 @@ class Sdk:
     status_error: type[Exception]
     connection_error: type[Exception]
     error: type[Exception]
+
+
+def http_settings() -> dict[str, Any]:
+    """How the vendors' HTTP clients are made.
+
+    No redirect is followed: the key and the conversation are for the service in the settings alone. Nothing is
+    compressed, since what compresses collects before it sends.
+    """
+    return {
+        "mounts": dict.fromkeys(LOOPBACK),
+        "follow_redirects": False,
+        "headers": {"accept-encoding": "identity"},
+        "event_hooks": {"response": [_read_complaint]},
+    }
+
+
+async def _read_complaint(response: httpx2.Response) -> None:
+    """Take the beginning of an answer with a bad status for the whole: the vendors' clients read to its end, however
+    far that is.
+    """
+    if response.status_code < 300:
+        return
+    stream, beginning = response.stream, bytearray()
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(ERROR_SECONDS):
+            async for chunk in stream:
+                beginning += chunk
+                if len(beginning) >= LARGEST_ERROR:
+                    break
+    await stream.aclose()
+    response.stream = httpx2.ByteStream(bytes(beginning[:LARGEST_ERROR]))
+    response.encoding = "utf-8"  # some that a service may name are none
 
 
 class VendorClient:
@@ -45,6 +90,24 @@ class VendorClient:
         )
         return response
 
+    async def get(self, path: str) -> Any:
+        """What the service has at another path, as JSON. Raises the vendor's errors, and ValueError if it is none or is
+        larger than anything that is meant.
+        """
+        response: httpx2.Response = await self._client.get(
+            path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.stream
+        )
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > LARGEST_LIST:
+                    raise ValueError("too large")
+        finally:
+            await response.aclose()
+        # Aside: a long list takes its time, and it is asked for while people are answered.
+        return await asyncio.to_thread(_as_json, bytes(body))
+
     def complaint(self, error: Exception) -> Complaint | None:
         """What the service says, if this is its answer."""
         return _read(error) if isinstance(error, self._sdk.status_error) else None
@@ -59,15 +122,39 @@ class VendorClient:
         except ServiceComplained as error:
             raise self._service.refused(error.complaint, tools) from error
         except self._sdk.connection_error as error:
-            raise self._service.interrupted(error.__cause__) from error
-        except httpx2.HTTPError as error:
+            raise self._interrupted(error) from error
+        except (httpx2.HTTPError, OSError) as error:
             raise self._service.cut_off() from error
         except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
             raise self._service.garbled() from error
 
+    def _interrupted(self, error: Exception) -> ModelUnavailable:
+        """What has happened to the connection: the clients tell most of it as one error, and wrap what it was."""
+        causes = list(_causes(error))
+        if any(isinstance(each, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError) for each in causes):
+            return self._service.behind_proxy()
+        if any(isinstance(each, aiohttp.ClientConnectorError | TimeoutError) for each in causes):
+            return self._service.unreachable(causes[-1])
+        if any(isinstance(each, aiohttp.ClientConnectionError) for each in causes):
+            return self._service.hung_up()
+        return self._service.cut_off()
+
     async def close(self) -> None:
         """Let go of connections."""
         await self._client.close()
+
+
+def _as_json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _read(error: Any) -> Complaint:

@@ -8,17 +8,15 @@ import sqlalchemy as sa
 
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.storage.clock import now
-from bot.storage.tables import LIVE, deliveries, steps, turns
+from bot.storage.tables import LIVE, deliveries, is_live, steps, turns
 from bot.stores import Backlog
 
 _MOST = 10_000
 """Of each kind, counted no further."""
 
-# In the words of the index, which planners take only then.
-_is_live = sa.text("status in ('queued', 'running', 'waiting')")
 _live = (
     sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at)
-    .where(_is_live)
+    .where(is_live(turns))
     .order_by(turns.c.created_at)
     .limit(_MOST)
     .cte("live")

@@ -33,6 +33,7 @@ from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
 Body = dict[str, Any]
 
 VERSION = 2
+_COUNTS = tuple(field.name for field in dataclasses.fields(Usage))
 
 
 def question_body(question: Question) -> Body:
@@ -74,7 +75,7 @@ def reply_body(step: ModelStep) -> Body:
         "parts": [_part_body(part) for part in step.message.parts],
         "metadata": dict(step.message.provider_metadata),
         "stop": step.stop.value,
-        "usage": list(dataclasses.astuple(step.usage)),
+        "usage": [getattr(step.usage, name) for name in _COUNTS],
         "notes": list(step.notes),
         "model": step.model,
     }

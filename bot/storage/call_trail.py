@@ -8,13 +8,15 @@ fingerprint alone: the same one that a signature is bound to.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.grants import GrantUse
 from bot.domain.measurements import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
@@ -92,21 +94,68 @@ def record_ran(connection: sa.Connection, turn_id: str, n: int, seconds: float |
     if seconds is None and row.started_at is not None and row.ended_at is not None:
         seconds = row.ended_at - row.started_at
     tool, facts = _stored(row)
+    _record_ended(
+        connection,
+        _EndedCall(
+            turn_id,
+            row.conversation,
+            asker.principal,
+            n,
+            row.status,
+            tool,
+            facts,
+            seconds,
+            approval=row.approval,
+            sent=seconds is not None or row.started_at is not None,
+        ),
+    )
+
+
+def record_sent(connection: sa.Connection, turn: Turn, step: ToolStep, seconds: float) -> None:
+    """How a call has ended that asked no signature and was sent, by the step that was just written. `seconds` is how
+    long it was under way.
+    """
+    facts = _facts(step.tool, step.call.arguments, step.grant)
+    asker = turn.author.principal
+    _record_ended(
+        connection,
+        _EndedCall(turn.id, str(turn.conversation), asker, step.n, step.status, step.tool, facts, seconds, sent=True),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedCall:
+    """A call that is over. `approval` is the id of its signature, if it had to have one."""
+
+    turn_id: str
+    conversation: str
+    asker: str
+    n: int
+    status: str
+    tool: ToolRef | None
+    facts: Mapping[str, Any]
+    seconds: float | None
+    _: KW_ONLY
+    approval: str | None = None
+    sent: bool
+
+
+def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
     audit.record(
         connection,
-        "not run" if seconds is None and row.started_at is None else "ran",
-        asker.principal,
-        turn_id=turn_id,
-        conversation=row.conversation,
-        subject=tool.server_id if tool else "",
-        step=n,
-        status=row.status,
-        seconds=None if seconds is None else round(seconds, 3),
-        approval=row.approval,
-        **_called(tool),
-        **facts,
+        "ran" if call.sent else "not run",
+        call.asker,
+        turn_id=call.turn_id,
+        conversation=call.conversation,
+        subject=call.tool.server_id if call.tool else "",
+        step=call.n,
+        status=call.status,
+        seconds=None if call.seconds is None else round(call.seconds, 3),
+        approval=call.approval,
+        **_called(call.tool),
+        **call.facts,
     )
-    note(connection, _ended(tool, row.status, seconds))
+    note(connection, _ended(call.tool, call.status, call.seconds))
 
 
 def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
@@ -142,12 +191,14 @@ def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
         body = json.loads(row.body)
         call, tool, _ = read_call(body)
         revised = json.loads(row.revised) if getattr(row, "revised", None) else None
-        facts = {"fingerprint": _fingerprint(tool, call.arguments if revised is None else revised)}
-        if (grant := read_grant(body)) is not None:
-            facts |= {"grant": grant.id, "granted_by": grant.by}
+        return tool, _facts(tool, call.arguments if revised is None else revised, read_grant(body))
     except UNREADABLE:
         return None, {}
-    return tool, facts
+
+
+def _facts(tool: ToolRef | None, arguments: Any, grant: GrantUse | None) -> dict[str, Any]:
+    used = {} if grant is None else {"grant": grant.id, "granted_by": grant.by}
+    return {"fingerprint": _fingerprint(tool, arguments), **used}
 
 
 def _ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnded:

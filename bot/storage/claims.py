@@ -31,7 +31,7 @@ from bot.storage.endings import (
 )
 from bot.storage.records import UNREADABLE, read_turn
 from bot.storage.ringing import ring_all
-from bot.storage.tables import ACTIVE, LIVE, deliveries, steps, turns
+from bot.storage.tables import deliveries, is_active, is_live, steps, turns
 
 _wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _candidate, _other = turns.alias("candidate"), turns.alias("other")
@@ -56,15 +56,16 @@ def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.Returnin
     found = (
         sa.select(_candidate.c.id)
         .where(
+            is_live(_candidate),
             sa.or_(*can_go_on),
             sa.or_(*(sa.func.substr(_candidate.c.conversation + ":", 1, len(reach)) == reach for reach in reaches)),
             _candidate.c.id.not_in(bindparam("holding", expanding=True)),
             ~sa.exists().where(
                 _other.c.conversation == _candidate.c.conversation,
-                _other.c.status.in_(LIVE),
+                is_live(_other),
                 _other.c.id != _candidate.c.id,
                 # An active one cannot come later; if it does all the same, the claims of others must not fail with it.
-                sa.or_(_other.c.seq < _candidate.c.seq, _other.c.status.in_(ACTIVE)),
+                sa.or_(_other.c.seq < _candidate.c.seq, is_active(_other)),
             ),
         )
         .order_by(_candidate.c.created_at, _candidate.c.conversation)

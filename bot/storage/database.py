@@ -30,6 +30,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 10.0
 """How long a person waits for a database that is away."""
 
+_strictly = json.JSONEncoder(allow_nan=False).encode
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 
@@ -131,9 +132,9 @@ class Database(ABC):
 def json_text(value: Any) -> str:
     """JSON that every database takes: a number that is none becomes null. Models and tools do send such."""
     try:
-        return json.dumps(value, allow_nan=False)
+        return _strictly(value)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
+        return _strictly(_finite(value))
 
 
 def _finite(value: Any) -> Any:

@@ -20,7 +20,7 @@ from bot.storage.endings import LEASE_SECONDS, go_on, show_change
 from bot.storage.inserting import Insert
 from bot.storage.records import read_record
 from bot.storage.ringing import ring_all, ring_turn
-from bot.storage.tables import LIVE, approvals, deliveries, drawings, steps, turns
+from bot.storage.tables import approvals, deliveries, drawings, is_live, steps, turns
 from bot.storage.transcript import park_until_decided
 from bot.storage.unshown import deny_unshown, record_unshown
 
@@ -43,7 +43,7 @@ _behind = (
 _signs = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
 _ahead = (
     sa.select(turns.c.id, turns.c.status, _signs.label("signs"), elicitation_rows.still_asks.label("asks"))
-    .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), turns.c.status.in_(LIVE))
+    .where(turns.c.conversation == bindparam("conversation"), turns.c.seq < bindparam("seq"), is_live(turns))
     .order_by(turns.c.seq)
 )
 _recent = (

@@ -16,7 +16,7 @@ from bot.storage.clock import now
 from bot.storage.endings import end_turn, lock_turn
 from bot.storage.inserting import Insert
 from bot.storage.ringing import ring_all, ring_stop
-from bot.storage.tables import LIVE, conversations, deliveries, message_keys, turns
+from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, turns
 
 _seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
 _next_seq = Insert(
@@ -42,7 +42,7 @@ _add_delivery = deliveries.insert()
 _ahead = (
     sa.select(sa.func.count())
     .select_from(turns)
-    .where(turns.c.conversation == bindparam("conversation"), turns.c.status.in_(LIVE))
+    .where(turns.c.conversation == bindparam("conversation"), is_live(turns))
 )
 _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 

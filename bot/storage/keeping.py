@@ -9,7 +9,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.storage import audit, grant_rows, summaries
 from bot.storage.clock import now
 from bot.storage.inserting import Insert
-from bot.storage.tables import LIVE, conversations, deliveries, jobs, turns
+from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
 
 _add_job = Insert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
 _take_job = (
@@ -26,7 +26,7 @@ _old = (
     sa.select(turns.c.id)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
-        turns.c.status.not_in(LIVE),
+        ~is_live(turns),
         turns.c.ended_at < now() - bindparam("seconds"),
         deliveries.c.drawn >= deliveries.c.wanted,
     )
@@ -47,7 +47,7 @@ _delete_empty = conversations.delete().where(
 _delete_conversation = (
     conversations.delete().where(conversations.c.key == bindparam("k")).returning(conversations.c.key)
 )
-_live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), turns.c.status.in_(LIVE)).limit(1)
+_live_in = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), is_live(turns)).limit(1)
 
 
 def take_job(connection: sa.Connection, name: str, seconds: float) -> bool:

@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from bot.domain.servers import EVERYWHERE, FILE
 from bot.domain.turns import StepStatus
 from bot.storage.reaching import begins, reach
-from bot.storage.tables import LIVE, Words, approvals, mcp_servers, steps, turns
+from bot.storage.tables import Words, approvals, is_live, mcp_servers, steps, turns
 from bot.stores import PastCall
 
 _UNREADABLE = "(unreadable)"
@@ -72,7 +72,7 @@ _running = (
     .select_from(steps)
     .join(turns, turns.c.id == steps.c.turn_id)
     .where(
-        turns.c.status.in_(LIVE),
+        is_live(turns),
         steps.c.kind == "tool",
         steps.c.status == StepStatus.AWAITING.value,
         begins(turns.c.conversation, "reach"),

@@ -14,13 +14,14 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import scope_of
 from bot.domain.messages import ToolResult
-from bot.domain.past import Past, Replay
+from bot.domain.past import Past
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
 from bot.storage.bodies import read_call, read_grant, read_question, read_reply, read_result, read_ruling, read_terms
+from bot.storage.ended_turns import EndedTurns
 from bot.storage.summaries import read_summary
-from bot.storage.tables import approvals, conversations, deliveries, grants, steps, turns
+from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, turns
 
 log = logging.getLogger(__name__)
 
@@ -64,16 +65,8 @@ _all_steps = (
     sa.select(*_step_columns)
     .select_from(steps)
     .outerjoin(approvals, _asked)
-    .join(turns, turns.c.id == steps.c.turn_id)
     .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
     .order_by(steps.c.n)
-)
-_later = steps.alias("later")
-_last_steps = _all_steps.where(
-    sa.or_(
-        turns.c.kind == "call",
-        ~sa.exists().where(_later.c.turn_id == steps.c.turn_id, _later.c.n > steps.c.n),
-    )
 )
 _result_of = (
     sa.select(steps.c.result)
@@ -83,14 +76,19 @@ _result_of = (
     )
 )
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
-_ended_before = (
+_turns = (
     sa.select(turns, deliveries.c.wanted.label("revision"))
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(turns.c.id.in_(bindparam("ids", expanding=True)))
+)
+_ended_before = (
+    sa.select(turns.c.id, deliveries.c.wanted.label("revision"))
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
         turns.c.conversation == bindparam("conversation"),
         turns.c.seq < bindparam("before"),
         turns.c.seq > bindparam("after"),
-        turns.c.status.in_(["done", "failed", "cancelled"]),
+        ~is_live(turns),
     )
     .order_by(turns.c.seq.desc())
     .limit(bindparam("limit"))
@@ -117,21 +115,21 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
 
 
 def read_history(
-    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int, replay: Replay
+    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int, ended: EndedTurns
 ) -> Past:
     """The last `limit` turns of a conversation that ended, before a sequence number, oldest first, as far as the
-    summary does not speak of them: what was asked and the last step, which is the answer if there is one. How they got
-    there is read only where it is told again.
+    summary does not speak of them. Those that `ended` does not know as they stand are read, and kept there.
     """
     summary = read_summary(connection, str(conversation))
     wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
     rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
-    found: dict[str, list[Any]] = {row.id: [] for row in rows}
-    if rows:
-        for step in connection.execute(_last_steps if replay is Replay.NONE else _all_steps, {"ids": list(found)}):
-            found[step.step_turn_id].append(step)
-    ended = (_read_ended(row, found[row.id]) for row in reversed(rows))
-    return Past(tuple(record for record in ended if record is not None), summary)
+    revisions = {row.id: row.revision for row in reversed(rows)}
+    known = ended.known(revisions)
+    if len(known) < len(revisions):
+        read = _read_turns(connection, [turn_id for turn_id in revisions if turn_id not in known])
+        ended.keep(read.values())
+        known |= read
+    return Past(tuple(known[turn_id] for turn_id in revisions if turn_id in known), summary)
 
 
 def read_result_of(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
@@ -144,14 +142,21 @@ def read_result_of(connection: sa.Connection, conversation: ConversationKey, seq
         return None
 
 
-def _read_ended(row: Any, last: Sequence[Any]) -> TurnRecord | None:
-    """A turn that is over; None if it cannot be read, which must not keep the next from being answered."""
-    try:
-        turn = read_turn(row)
-        return TurnRecord(turn, tuple(_read_step(step, turn.conversation.platform) for step in last), row.revision)
-    except UNREADABLE as error:
-        log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
-        return None
+def _read_turns(connection: sa.Connection, ids: Sequence[str]) -> dict[str, TurnRecord]:
+    """Turns that are over, without those that cannot be read: they must not keep the next from being answered."""
+    found: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
+    for step in connection.execute(_all_steps, {"ids": ids}):
+        found[step.step_turn_id].append(step)
+    records = {}
+    for row in connection.execute(_turns, {"ids": ids}):
+        try:
+            turn = read_turn(row)
+            done = tuple(_read_step(step, turn.conversation.platform) for step in found[row.id])
+        except UNREADABLE as error:
+            log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
+        else:
+            records[row.id] = TurnRecord(turn, done, row.revision)
+    return records
 
 
 def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:

@@ -11,10 +11,10 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.past import Summary
+from bot.domain.past import Past, Summary
 from bot.storage.clock import now
 from bot.storage.inserting import Insert
-from bot.storage.tables import summaries
+from bot.storage.tables import summaries, turns
 
 _read = sa.select(summaries.c.upto, summaries.c.text).where(summaries.c.conversation == bindparam("k"))
 _keep = Insert(
@@ -27,6 +27,14 @@ _keep = Insert(
         )
     )
 )
+# Locked: who deletes a turn or a summary meanwhile waits, and then deletes what was made of them, too.
+_there = _read.with_for_update()
+_turns_there = (
+    sa.select(turns.c.seq)
+    .where(turns.c.conversation == bindparam("k"), turns.c.seq.in_(bindparam("seqs", expanding=True)))
+    .order_by(turns.c.seq)
+    .with_for_update(read=True)
+)
 _forget = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys", expanding=True)))
 
 
@@ -34,6 +42,18 @@ def read_summary(connection: sa.Connection, conversation: str) -> Summary | None
     """The summary there is."""
     row = connection.execute(_read, {"k": conversation}).first()
     return None if row is None else Summary(row.upto, row.text)
+
+
+def stands(connection: sa.Connection, conversation: str, summary: Summary, past: Past) -> bool:
+    """Whether everything is still there that a summary was made of: the one before it, which goes with any turn that it
+    speaks of, and the turns behind that. They stay until the transaction ends.
+    """
+    before = past.summary.upto if past.summary else 0
+    row = connection.execute(_there, {"k": conversation}).first()
+    if (row.upto if row else 0) != before:
+        return False
+    seqs = [record.turn.seq for record in past.turns if before < record.turn.seq <= summary.upto]
+    return len(connection.execute(_turns_there, {"k": conversation, "seqs": seqs}).all()) == len(seqs)
 
 
 def keep_summary(connection: sa.Connection, conversation: str, summary: Summary) -> None:

@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.messages import ToolResult
-from bot.domain.past import Summary
+from bot.domain.past import Past, Summary
 from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.domain.usage import Charge
-from bot.errors import LostLease
+from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, files, grant_rows, in_hand, summaries, usage_rows
 from bot.storage.bodies import call_body, reply_body, result_body, terms_body
-from bot.storage.call_trail import record_new, record_ran
+from bot.storage.call_trail import record_new, record_ran, record_sent
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
 from bot.storage.endings import end_settled, end_turn, expire_overdue, record_expired, show_change, show_to_those_behind
@@ -133,12 +133,15 @@ def append(
     *,
     known: TurnRecord | None = None,
     charges: Sequence[Charge] = (),
-) -> TurnRecord:
-    """Add a reply and its calls, or calls alone, in their places, with what the reply cost. Raises LostLease and
-    Stopped.
+) -> TurnRecord | TurnInterrupted:
+    """Add a reply and its calls, or calls alone, in their places. What the reply has cost is kept in any case: who
+    cannot go on is told by what this returns, so that nothing is rolled back.
     """
-    known = in_hand.unchanged(known, own(connection, held))
     usage_rows.add(connection, held.turn_id, held.conversation, charges)
+    try:
+        known = in_hand.unchanged(known, own(connection, held))
+    except TurnInterrupted as interrupted:
+        return interrupted
     calls = grant_rows.use(connection, held.turn_id, calls)
     more: Sequence[Step] = [*([reply] if reply else []), *calls]
     new = _add_steps(connection, held.turn_id, more)
@@ -179,7 +182,9 @@ def end(
     if any(step.n == n and step.asks for step in record.calls):
         elicitation_rows.withdraw_of_step(connection, held.turn_id, n)
         record = read_record(connection, held.turn_id)
-    if ended is not None:
+    if changed is not None and seconds is not None:
+        record_sent(connection, changed.turn, next(step for step in changed.calls if step.n == n), seconds)
+    elif ended is not None:
         record_ran(connection, held.turn_id, n, seconds)
     return record
 
@@ -199,10 +204,13 @@ def keep_late_result(connection: sa.Connection, held: Claim, n: int, result: Too
     )
 
 
-def sum_up(connection: sa.Connection, held: Claim, summary: Summary) -> None:
-    """Keep what stands for the conversation's oldest turns from now on. Raises LostLease and Stopped."""
+def sum_up(connection: sa.Connection, held: Claim, summary: Summary, past: Past) -> None:
+    """Keep what stands for the conversation's oldest turns from now on, if all are still there that it was made of.
+    Raises LostLease and Stopped.
+    """
     own(connection, held)
-    summaries.keep_summary(connection, str(held.conversation), summary)
+    if summaries.stands(connection, str(held.conversation), summary, past):
+        summaries.keep_summary(connection, str(held.conversation), summary)
 
 
 def park(connection: sa.Connection, held: Claim) -> TurnRecord | None:
@@ -242,18 +250,17 @@ def finish(
     *,
     known: TurnRecord | None = None,
     charges: Sequence[Charge] = (),
-) -> TurnRecord:
-    """End the turn with its last steps and what they cost. A turn that a person stopped ends as cancelled, and no
-    other. Raises LostLease.
+) -> TurnRecord | LostLease:
+    """End the turn with its last steps. A turn that a person stopped ends as cancelled, and no other. What the steps
+    have cost is kept in any case, as in `append`.
     """
+    usage_rows.add(connection, held.turn_id, held.conversation, charges)
     try:
         owned = own_to_the_end(connection, held)
-    except LostLease:
+    except LostLease as lost:
         if connection.execute(_finished, {"t": held.turn_id, "f": held.fence}).first() is None:
-            raise
+            return lost
         return read_record(connection, held.turn_id)  # ended by this very transaction, whose answer was lost
-    # Also of a reply that came too late: it was paid for.
-    usage_rows.add(connection, held.turn_id, held.conversation, charges)
     if owned.stopped_by is None and status is TurnStatus.CANCELLED:
         release(connection, [held])  # nobody has stopped it after all: it goes on
     elif owned.stopped_by is None:

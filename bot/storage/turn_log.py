@@ -20,7 +20,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import Elicitation, Elicited, ServerQuestion
 from bot.domain.grants import Grant
 from bot.domain.messages import ToolResult
-from bot.domain.past import Past, Replay, Summary
+from bot.domain.past import Past, Summary
 from bot.domain.rings import Ring
 from bot.domain.tools import AsksBack
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
@@ -43,6 +43,7 @@ from bot.storage import (
     usage_rows,
 )
 from bot.storage.database import PATIENCE_SECONDS, Database
+from bot.storage.ended_turns import EndedTurns
 from bot.storage.endings import LEASE_SECONDS
 from bot.storage.in_hand import InHand
 
@@ -71,6 +72,7 @@ class SqlTurnLog:
         self._database = database
         self._listen = listen
         self._in_hand = InHand()
+        self._ended = EndedTurns()
         self._prices = prices
         self.lease_seconds = LEASE_SECONDS if database.shared else None
         self.me = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -163,14 +165,9 @@ class SqlTurnLog:
     async def append(self, held: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
         """Record a reply and its calls."""
         charges = self._charges([reply] if reply else [])
-        try:
-            known = self._in_hand.take(held)
-            written = await self._drive(transcript.append, held, reply, calls, known=known, charges=charges)
-            return self._in_hand.keep(held, written)
-        except TurnInterrupted:
-            # Nobody reads the reply any more. It was paid for.
-            await self._drive(usage_rows.add, held.turn_id, held.conversation, charges)
-            raise
+        known = self._in_hand.take(held)
+        written = await self._drive(transcript.append, held, reply, calls, known=known, charges=charges)
+        return self._in_hand.keep(held, _uninterrupted(written))
 
     async def begin(self, held: Claim, n: int) -> TurnRecord:
         """Record the intent to send a call."""
@@ -213,13 +210,12 @@ class SqlTurnLog:
     async def finish(self, held: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn."""
         charges = self._charges(last)
-        try:
-            known = self._in_hand.take(held)
-            written = await self._drive(transcript.finish, held, status, last, failure, known=known, charges=charges)
-            return self._in_hand.keep(held, written)
-        except LostLease:
-            await self._drive(usage_rows.add, held.turn_id, held.conversation, charges)
-            raise
+        known = self._in_hand.take(held)
+        written = _uninterrupted(
+            await self._drive(transcript.finish, held, status, last, failure, known=known, charges=charges)
+        )
+        self._ended.keep([written])
+        return self._in_hand.keep(held, written)
 
     async def charge(self, held: Claim, n: int, kind: UsageKind, model: str, usage: Usage) -> None:
         """Count what was asked of a model."""
@@ -231,15 +227,13 @@ class SqlTurnLog:
         self._in_hand.take(held)
         await self._drive(transcript.fail, held, failure)
 
-    async def history(
-        self, conversation: ConversationKey, before: int, limit: int, replay: Replay = Replay.NONE
-    ) -> Past:
+    async def history(self, conversation: ConversationKey, before: int, limit: int) -> Past:
         """Earlier turns of a conversation, and what stands for the oldest."""
-        return await self._run(records.read_history, conversation, before, limit, replay)
+        return await self._run(records.read_history, conversation, before, limit, self._ended)
 
-    async def sum_up(self, held: Claim, summary: Summary) -> None:
+    async def sum_up(self, held: Claim, summary: Summary, past: Past) -> None:
         """Keep what stands for the oldest turns."""
-        await self._drive(transcript.sum_up, held, summary)
+        await self._drive(transcript.sum_up, held, summary, past)
 
     async def result_of(self, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
         """What a call in a conversation gave back."""
@@ -344,3 +338,9 @@ class SqlTurnLog:
         **kwargs: P.kwargs,
     ) -> T:
         return await self._database.run(lambda connection: transaction(connection, *args, **kwargs), patience=patience)
+
+
+def _uninterrupted(written: TurnRecord | TurnInterrupted) -> TurnRecord:
+    if isinstance(written, TurnInterrupted):
+        raise written
+    return written

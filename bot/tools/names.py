@@ -10,6 +10,8 @@ import hashlib
 import json
 import re
 
+from bot.domain.tools import OWN_SERVER
+
 _LONGEST = 64
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 _LOOKS_MARKED = re.compile(r"_[0-9a-f]{8}$")
@@ -20,10 +22,11 @@ def offered_name(server: str, tool: str) -> str:
     length and marked with eight hexadecimal digits of the pair's SHA-256.
 
     Marked are: names with other characters, names that are too long, servers whose name makes the border between the
-    two unclear (`a__b` + `c` and `a` + `b__c`), and names that look marked themselves.
+    two unclear (`a__b` + `c` and `a` + `b__c`), names that look marked themselves, and all tools of a server that is
+    called like the bot: none can be taken for one of the bot's own.
     """
     unclear = "__" in server or server.endswith("_")
-    return _valid(f"{server}__{tool}", [server, tool], clear=not unclear)
+    return _valid(f"{server}__{tool}", [server, tool], clear=not unclear and server != OWN_SERVER)
 
 
 def generic_name(server: str) -> str:

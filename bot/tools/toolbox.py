@@ -20,7 +20,7 @@ from bot.domain.measurements import CacheUsed, Observe, unobserved
 from bot.domain.messages import ToolCall
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import EVERYWHERE, ConnectPolicy, ServerConfig, ServerEntry, ServerState, ServerStatus, Standing
-from bot.domain.tools import Misfit, NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet, digest
+from bot.domain.tools import MISFIT, Misfit, NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import CallContext
 from bot.tools.addresses import Allowances, Resolve, resolved
@@ -156,7 +156,6 @@ class McpToolbox:
             tools=tools,
             guidance=tuple(_guidance(servers)),
             absent=tuple(self._absent(servers)),
-            version=digest([[tool.name, tool.definition, tool.trusted] for tool in tools]),
             withheld=frozenset(name for kept in servers for name in kept.withheld) - {tool.name for tool in tools},
         )
 
@@ -170,7 +169,7 @@ class McpToolbox:
         wrong = misfits(tool.input_schema, call.arguments)
         if wrong:
             listed = "\n".join(f"- {each}" for each in wrong)
-            text = f"The arguments do not fit the tool, so nothing was sent. Correct them and call it again:\n{listed}"
+            text = f"{MISFIT} Correct them and call it again:\n{listed}"
             return Returned(failed_result(call.id, self._shared.redact(text)))
         return await kept.connection.call(tool, call, context)
 
@@ -331,6 +330,8 @@ def _guidance(servers: Iterable[Kept]) -> Iterable[ServerGuidance]:
         if kept.connection is None or not kept.connection.condition.offering:
             continue
         wanted = (tool.name for tool in kept.tools if tool.original_name == config.auto_context_tool)
-        guidance = ServerGuidance(config.name, config.system_instruction, config.response_instruction, next(wanted, ""))
+        guidance = ServerGuidance(
+            config.name, config.system_instruction, config.response_instruction, next(wanted, ""), config.description
+        )
         if guidance != ServerGuidance(config.name):
             yield guidance

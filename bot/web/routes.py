@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.params import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -31,8 +32,22 @@ _ERRORS: Mapping[int | str, str] = {
     "5XX": "It could not be done.",
 }
 """What every route may answer beside its own."""
-_ERROR = {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}
-_JSON = "application/json"
+_SCHEMA = "#/components/schemas/{model}"
+_ERROR = {"application/json": {"schema": {"$ref": _SCHEMA.format(model=ErrorAnswer.__name__)}}}
+"""What the body of each of them is."""
+
+
+def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequence[Depends] = ()) -> APIRouter:
+    """A router to put routes on. Its routes are whole, so that an application takes them as they are: to include a
+    router would be to make each of its routes a second time, and to analyse every parameter again.
+    """
+    return APIRouter(
+        prefix=prefix,
+        tags=[*tags],
+        dependencies=dependencies,
+        responses={status: {"description": said, "content": _ERROR} for status, said in _ERRORS.items()},
+        generate_unique_id_function=_operation,
+    )
 
 
 def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
@@ -45,13 +60,11 @@ def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        responses={status: {"model": ErrorAnswer, "description": said} for status, said in _ERRORS.items()},
-        generate_unique_id_function=_operation,
     )
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
     for router in routers:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)
     app.add_exception_handler(HTTPException, _refusing([*_addresses(app).values()]))
     return app
 
@@ -62,21 +75,16 @@ def _operation(route: APIRoute) -> str:
 
 
 class _Described(FastAPI):
-    """Says of every error that it is JSON: by itself it would have the type of the answer, which may be a stream."""
+    """Knows what an error looks like. Were it the framework's to describe, it would have the type of the route's
+    answer, which may be a stream, and every route would prepare anew how each of its errors is written.
+    """
 
     def openapi(self) -> dict[str, Any]:
         """The document, made once."""
         document = super().openapi()
-        answers = (
-            answer
-            for operations in document["paths"].values()
-            for operation in operations.values()
-            for answer in operation["responses"].values()
-        )
-        for answer in answers:
-            for kind, content in list(answer.get("content", {}).items()):
-                if content.get("schema") == _ERROR and kind != _JSON:
-                    answer["content"] = {_JSON: content}
+        error = ErrorAnswer.model_json_schema(ref_template=_SCHEMA)
+        known = {**document["components"]["schemas"], **error.pop("$defs"), ErrorAnswer.__name__: error}
+        document["components"]["schemas"] = dict(sorted(known.items()))
         return document
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 
 from bot.settings import Settings
+from tests.fakes import AUTHORITY
+from tests.fakes.programs import Program
 
 PROJECT = Path(__file__).parents[2]
 LIMIT_SECONDS = 60.0
@@ -29,48 +33,59 @@ def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:
     """For a process of its own."""
-    return {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(PROJECT), **variables}
+    outside = {"PATH": os.environ["PATH"], "SSL_CERT_FILE": AUTHORITY}
+    return {**outside, "HOME": str(folder), "PYTHONPATH": str(PROJECT), **variables}
 
 
 def program(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `countersign` to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "bot", *words],
-        cwd=folder,
-        env=environment(folder, **variables),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
+    null = os.open(os.devnull, os.O_RDONLY)
+    with TemporaryFile("w+", encoding="utf-8") as out, TemporaryFile("w+", encoding="utf-8") as err:
+        try:
+            begun = Program(
+                ("bot", *words), folder, environment(folder, **variables), (null, out.fileno(), err.fileno())
+            )
+        finally:
+            os.close(null)
+        try:
+            code = begun.wait_for(LIMIT_SECONDS)
+        finally:
+            begun.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, code, out.read(), err.read())
 
 
 @dataclass
 class Service:
-    """`countersign run` in a process of its own; `log` is what it has written so far."""
+    """`countersign run` in a process of its own; `log` is what it has written so far, and `reading` has the rest."""
 
-    process: subprocess.Popen[bytes]
+    process: Program
+    reading: IO[bytes]
     log: bytearray = field(default_factory=bytearray)
 
     def says(self, text: str) -> None:
         """Wait until it has written this."""
-        assert self.process.stderr is not None
         ends = time.monotonic() + LIMIT_SECONDS
-        with selectors.DefaultSelector() as ready:
-            ready.register(self.process.stderr, selectors.EVENT_READ)
-            while text.encode() not in self.log:
-                assert ready.select(max(0.0, ends - time.monotonic())), self.log.decode()
-                more = os.read(self.process.stderr.fileno(), 65_536)
-                assert more, self.log.decode()
-                self.log += more
+        while text.encode() not in self.log:
+            more = self._more(ends)
+            assert more, self.log.decode()
+            self.log += more
 
     def end(self, signal_number: int) -> int:
         """Send a signal and wait for the exit code."""
-        self.process.send_signal(signal_number)
-        _, rest = self.process.communicate(timeout=LIMIT_SECONDS)
-        self.log += rest
-        return self.process.returncode
+        self.process.send_signal(signal.Signals(signal_number))
+        ends = time.monotonic() + LIMIT_SECONDS
+        while more := self._more(ends):
+            self.log += more
+        return self.process.wait_for(LIMIT_SECONDS)
+
+    def _more(self, ends: float) -> bytes:
+        """What it writes next; nothing if it writes no more."""
+        with selectors.DefaultSelector() as ready:
+            ready.register(self.reading, selectors.EVENT_READ)
+            assert ready.select(max(0.0, ends - time.monotonic())), self.log.decode()
+        return os.read(self.reading.fileno(), 65_536)
 
     @property
     def lines(self) -> list[str]:
@@ -81,16 +96,16 @@ class Service:
 @contextmanager
 def service(folder: Path, *words: str, **variables: str) -> Iterator[Service]:
     """`countersign run`, gone when the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bot", "run", *words],
-        cwd=folder,
-        env=environment(folder, **variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        yield Service(process)
-    finally:
-        process.kill()
-        process.communicate()
+    reading, writing = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)
+    with open(reading, "rb", buffering=0) as log:  # noqa: PTH123 - a descriptor
+        try:
+            begun = Program(("bot", "run", *words), folder, environment(folder, **variables), (null, null, writing))
+        finally:
+            os.close(writing)
+            os.close(null)
+        try:
+            yield Service(begun, log)
+        finally:
+            begun.kill()
+            begun.wait_for(LIMIT_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,7 +17,10 @@ from bot.errors import ModelUnavailable, SettingsError
 from bot.llm import providers
 from bot.llm.demo.model import DemoModel
 from bot.settings import read_settings
+from tests.fakes.llm import FakeLanguageModel, Say, Status
+from tests.fakes.llm import Models as Listing
 from tests.fakes.parts import ScriptedModel, say
+from tests.llm.conversation import complete
 from tests.web.house import ScriptedChoice
 
 ANTHROPIC_DEFAULT = "claude-sonnet-5-5"
@@ -70,7 +74,7 @@ def test_a_misspelt_provider_is_refused_with_the_one_that_was_meant() -> None:
     assert caught.value.cause == "There is no model provider called 'Antropic'. Did you mean anthropic?"
     assert caught.value.fix == (
         "set BOT_MODEL (or --model) to demo, or to PROVIDER:NAME with anthropic, ollama, openai, openai-chat,"
-        " openai-responses or openrouter as the provider"
+        " openai-responses or openrouter as the provider, and a comma between each two of several"
     )
 
 
@@ -125,6 +129,89 @@ def test_a_mistake_in_any_of_several_models_is_told() -> None:
         choose_model(read_settings(), "demo, olama:small")
     with pytest.raises(SettingsError, match="anthropic:claude-sonnet-5-5 needs a key"):
         choose_model(read_settings(), "demo, anthropic")
+
+
+def test_each_of_several_models_needs_its_key() -> None:
+    with pytest.raises(SettingsError) as caught:
+        choose_model(read_settings(openai_api_key=SECRET), "openai:large, anthropic:small")
+    assert str(caught.value) == (
+        "The model anthropic:small needs a key. Fix: set ANTHROPIC_API_KEY in the environment or in .env,"
+        " or leave anthropic:small out of the list of models"
+    )
+
+
+@pytest.mark.parametrize(
+    "wanted", ["ollama:a,,demo", "ollama:a,demo,", " , ollama:a , demo , ", "ollama:a,demo,OLLAMA:a"]
+)
+def test_a_comma_too_many_and_a_model_twice_change_nothing(wanted: str) -> None:
+    assert choose_model(read_settings(), wanted).names == ("ollama:a", "demo")
+
+
+@pytest.mark.parametrize("wanted", [",", " , ", " "])
+def test_a_list_without_a_model_is_refused(wanted: str) -> None:
+    with pytest.raises(SettingsError, match="names no model") as caught:
+        choose_model(read_settings(), wanted)
+    assert "PROVIDER:NAME" in caught.value.fix
+
+
+@pytest.mark.parametrize("wanted", ["ollama:a ollama:b", "ollama:a; demo", "demo, ollama:a | OpenAI:b"])
+def test_a_comma_that_was_forgotten_is_told(wanted: str) -> None:
+    with pytest.raises(SettingsError, match="are several models") as caught:
+        choose_model(read_settings(), wanted)
+    assert "comma" in caught.value.fix
+
+
+def test_a_blank_within_a_name_is_no_comma_that_was_forgotten() -> None:
+    assert choose_model(read_settings(), "ollama:my model:latest").name == "ollama:my model:latest"
+
+
+async def test_each_of_several_models_has_its_own_window() -> None:
+    settings = read_settings(
+        openai_api_key=SECRET, anthropic_api_key=SECRET, context_tokens="ollama:*=32_768, openai:small*=8000"
+    )
+    choice = choose_model(settings, "anthropic:large, openai:small-1, ollama:qwen3")
+    assert [each.window for each in choice.all] == [None, 8_000, 32_768]
+    for each, window in zip(choice.all, (200_000, 8_000, 32_768), strict=True):
+        model = each.create()
+        assert model.capabilities.context_tokens == window
+        await model.close()
+
+
+@pytest.mark.parametrize("pattern", ["OpenAI:small", "openai: small", " OPENAI : s*"])
+def test_a_window_is_for_the_model_however_its_provider_is_written(pattern: str) -> None:
+    settings = read_settings(openai_api_key=SECRET, context_tokens=f"{pattern}=8000")
+    assert choose_model(settings, "OpenAI: small").window == 8_000
+
+
+async def test_the_window_is_that_of_the_model_asked_next() -> None:
+    settings = read_settings(context_tokens="ollama:first=8000,9000")
+    with FakeLanguageModel("openai", Status(503), Say("Hello.")) as service, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OLLAMA_BASE_URL", service.base_url)
+        models = Models(choose_model(settings, "ollama:first, ollama:second"), pytest.fail)
+        model = await models.named("")
+        assert (model.capabilities.model, model.capabilities.context_tokens) == ("ollama:first", 8_000)
+        assert (await complete(model)).model == "ollama:second"
+        assert (model.capabilities.model, model.capabilities.context_tokens) == ("ollama:second", 9_000)
+        await models.close()
+        assert service.lookups == []
+
+
+async def test_a_window_that_the_settings_do_not_say_is_the_services() -> None:
+    listed = Listing("ollama", {"first:latest": 4_096}, running={"first:latest"})
+    with (
+        FakeLanguageModel("openai", Say("Hello."), models=listed) as service,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("OLLAMA_BASE_URL", service.base_url)
+        models = Models(choose_model(read_settings(), "ollama:first"), pytest.fail)
+        model = await models.named("")
+        assert model.capabilities.context_tokens == 128_000
+        assert (await complete(model)).message.text == "Hello."
+        async with asyncio.timeout(10):
+            while model.capabilities.context_tokens != 4_096:
+                await asyncio.sleep(0.01)
+        await models.close()
+        assert service.lookups == ["/v1/models", "/api/ps"]
 
 
 @pytest.mark.parametrize("wanted", ["demo", "anthropic", "openai", "openai-chat", "ollama:llama3"])

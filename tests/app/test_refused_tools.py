@@ -19,4 +19,4 @@ async def test_a_tool_that_the_model_refuses_is_named_by_the_doctor(tmp_path: Pa
         checks = [check async for check in api.house.office.toolbox.examine("file:fake")]
     [models] = [check for check in checks if check.name == "models"]
     assert models.finding is Finding.DOUBTFUL
-    assert "fake__write by the model: The schema is too deep (400)." in models.detail
+    assert "fake__write by scripted: The schema is too deep (400)." in models.detail

@@ -12,6 +12,7 @@ import pytest
 import bot
 from bot.app import database
 from bot.cli import main
+from bot.llm.providers import provider_names
 from tests.app.surroundings import LIMIT_SECONDS, environment, program
 from tests.cli.invoked import Countersign, Ended
 
@@ -43,6 +44,11 @@ def test_help_for_chat_names_every_option_of_the_contract(countersign: Countersi
         "--json",
     ):
         assert option in ended.out
+
+
+def test_help_for_chat_names_every_provider_of_models(countersign: Countersign) -> None:
+    said = " ".join(countersign("chat", "--help").out.split())
+    assert all(f" {name}" in said for name in provider_names())
 
 
 def test_help_for_the_database_names_both_verbs(countersign: Countersign) -> None:

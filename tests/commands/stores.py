@@ -1,4 +1,4 @@
-"""The stores of `bot/stores.py`, in memory. Every change leaves a line in `audit`."""
+"""The stores of `bot/stores`, in memory. Every change leaves a line in `audit`."""
 
 from __future__ import annotations
 

@@ -94,7 +94,12 @@ async def test_a_long_list_says_how_many_names_it_leaves_out(house: Office) -> N
 
 
 async def test_a_time_that_is_none_is_told_and_so_is_a_sum_that_is_not_made(house: Office) -> None:
-    for line in ("usage --since yesterday", "usage me --since 2026-13-01", "usage workspace --by moon"):
+    for line in (
+        "usage --since yesterday",
+        "usage --since 0001-01-01T00:00+14:00",
+        "usage me --since 2026-13-01",
+        "usage workspace --by moon",
+    ):
         reply = await house.ask(line)
         assert reply.failed, line
     assert house.usage.looks == []

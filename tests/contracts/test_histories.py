@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.past import Past, Replay, Summary
+from bot.domain.past import Past, Summary
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease
-from tests.fakes.parts import ANA, HALL
+from bot.storage.tables import deliveries, steps
+from bot.storage.turn_log import SqlTurnLog
+from tests.fakes.parts import ANA, HALL, NEWEST
 from tests.ledgers import Ledger, running
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -38,36 +41,84 @@ async def test_history_goes_on_where_the_summary_ends(ledger: Ledger) -> None:
     claim = await running(ledger, "four")
     assert (await ledger.log.history(HALL, 4, 9)).summary is None
     for summary in (Summary(1, "They began."), Summary(2, "They spoke\0 of two.")):
-        await ledger.log.sum_up(claim, summary)
-        await ledger.log.sum_up(claim, summary)
+        past = await ledger.log.history(HALL, 4, 9)
+        await ledger.log.sum_up(claim, summary, past)
+        await ledger.log.sum_up(claim, summary, past)
     past = await ledger.log.history(HALL, 4, 9)
     assert past.summary == Summary(2, "They spoke\ufffd of two.")
     assert questions(past) == ["three"]
     assert await ledger.log.history(ELSEWHERE, 4, 9) == Past()
 
 
-@pytest.mark.parametrize(("replay", "steps"), [(Replay.NONE, 1), (Replay.NAMES, 3), (Replay.FULL, 3)])
-async def test_of_earlier_turns_as_much_is_read_as_is_told_again(ledger: Ledger, replay: Replay, steps: int) -> None:
+async def test_what_is_known_of_earlier_turns_is_what_is_read_of_them(ledger: Ledger) -> None:
+    claims = [await ended(ledger, text) for text in ("one", "two", "three")]
+    known = await ledger.log.history(HALL, 9, 9)
+    assert known == await SqlTurnLog(ledger.database).history(HALL, 9, 9)
+    assert [len(record.steps) for record in known.turns] == [3, 3, 3]
+    assert [record.answer for record in known.turns] == [ANSWER] * 3
+    assert [record.turn.id for record in known.turns] == [claim.turn_id for claim in claims]
+
+
+async def test_a_turn_that_has_changed_since_it_ended_is_read_again(ledger: Ledger) -> None:
+    def change(connection: sa.Connection) -> None:
+        connection.execute(steps.update().values(result=None))
+        connection.execute(deliveries.update().values(wanted=deliveries.c.wanted + 1))
+
     await ended(ledger, "one")
-    await running(ledger, "two")
-    (record,) = (await ledger.log.history(HALL, 2, 9, replay)).turns
-    assert len(record.steps) == steps
-    assert record.answer == ANSWER
+    (before,) = (await ledger.log.history(HALL, 9, 9)).turns
+    await ledger.database.run(change)
+    (after,) = (await ledger.log.history(HALL, 9, 9)).turns
+    assert after.revision == before.revision + 1
+    assert [(one.result, other.result) for one, other in zip(before.calls, after.calls, strict=True)] == [
+        (RESULT, None)
+    ]
+
+
+async def test_a_turn_that_was_deleted_is_not_remembered(ledger: Ledger) -> None:
+    claim = await ended(ledger, "one")
+    assert questions(await ledger.log.history(HALL, 9, 9)) == ["one"]
+    await ledger.log.take(claim.turn_id, NEWEST)
+    await ledger.log.drawn(claim.turn_id, NEWEST)
+    ledger.time += 100
+    await ended(ledger, "two")
+    assert await ledger.log.delete_old(50, 9) == 1
+    assert questions(await ledger.log.history(HALL, 9, 9)) == ["two"]
 
 
 async def test_who_has_lost_a_turn_sums_nothing_up(ledger: Ledger) -> None:
     claim = await ended(ledger, "one")
     with pytest.raises(LostLease):
-        await ledger.log.sum_up(claim, Summary(1, "Late."))
+        await ledger.log.sum_up(claim, Summary(1, "Late."), await ledger.log.history(HALL, 9, 9))
     assert (await ledger.log.history(HALL, 9, 9)).summary is None
 
 
 async def test_a_summary_goes_with_its_conversation(ledger: Ledger) -> None:
-    claim = await running(ledger, "one")
-    await ledger.log.sum_up(claim, Summary(0, "So far."))
+    await ended(ledger, "one")
+    claim = await running(ledger, "two")
+    await ledger.log.sum_up(claim, Summary(1, "So far."), await ledger.log.history(HALL, 2, 9))
     await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    assert (await ledger.log.history(HALL, 9, 9)).summary is not None
     assert await ledger.log.delete_conversation(HALL, ANA)
     assert (await ledger.log.history(HALL, 9, 9)).summary is None
+
+
+@pytest.mark.parametrize("before", [None, Summary(1, "They began.")])
+async def test_a_summary_of_what_was_deleted_while_it_was_made_is_not_kept(
+    ledger: Ledger, before: Summary | None
+) -> None:
+    for text in ("one", "two"):
+        claim = await ended(ledger, text)
+        await ledger.log.take(claim.turn_id, NEWEST)
+        await ledger.log.drawn(claim.turn_id, NEWEST)
+        ledger.time += 100
+    claim = await running(ledger, "three")
+    if before is not None:
+        await ledger.log.sum_up(claim, before, await ledger.log.history(HALL, 3, 9))
+    past = await ledger.log.history(HALL, 3, 9)
+    assert await ledger.log.delete_old(150, 9) == 1
+    await ledger.log.sum_up(claim, Summary(2, "They spoke of one and two."), past)
+    left = await ledger.log.history(HALL, 3, 9)
+    assert (left.summary, questions(left)) == (None, ["two"])
 
 
 async def test_a_result_is_found_by_its_place_in_its_own_conversation_alone(ledger: Ledger) -> None:

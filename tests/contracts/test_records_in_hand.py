@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 
 import sqlalchemy as sa
 
 from bot.domain.approvals import Approval, ApprovalPolicy
+from bot.domain.audit import AuditQuery
 from bot.domain.completions import StopReason, Usage
+from bot.domain.grants import GrantUse
 from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import Ruling
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus
 from bot.domain.views import TurnView
+from bot.storage.archive import SqlArchive
+from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, message
 from tests.ledgers import Ledger
 
@@ -58,6 +63,22 @@ async def test_everything_that_is_written_is_told_as_it_is_read(ledger: Ledger) 
     records.append(await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], ""))
     assert await is_what_is_read(ledger, records[-1])
     assert [each.revision for each in records] == sorted({each.revision for each in records})
+
+
+async def test_the_audit_says_of_a_call_what_it_says_where_the_call_is_read(ledger: Ledger) -> None:
+    claim = await claimed(ledger)
+    granted = GrantUse("g", "test:ana", "Ana", "print")
+    first, second = step(2, text="x"), dataclasses.replace(step(3, text="x"), grant=granted)
+    await ledger.log.append(claim, asked(1, first.call, second.call), [first, second])
+    for log in (ledger.log, SqlTurnLog(ledger.database)):  # the second knows nothing of the turn yet
+        for n in (2, 3):
+            await log.begin(claim, n)
+            await log.end(claim, n, StepStatus.FAILED, ToolResult(f"c{n}", (TextPart("no"),), is_error=True), 0.25)
+        await ledger.database.run(lambda connection: connection.execute(sa.text("update steps set status = 'ready'")))
+    told, _ = await SqlArchive(ledger.database).audit(AuditQuery(kinds=("ran",)), 9, 0)
+    kept = [dataclasses.replace(entry, seq=0, at=0.0, previous="", hash="") for entry in told]
+    assert len(kept) == 4
+    assert kept[:2] == kept[2:]
 
 
 async def test_a_turn_that_fails_is_told_as_it_is_read(ledger: Ledger) -> None:

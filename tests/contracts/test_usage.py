@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 
 import pytest
@@ -146,4 +147,31 @@ async def test_a_reply_that_came_after_the_lease_was_lost_was_paid_for_once(ledg
     await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
     with pytest.raises(LostLease):
         await ledger.log.append(claim, answer(), [])
+    assert (await whole(ledger)).requests == 1
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_reply_is_paid_for_that_is_being_written_when_its_task_is_cancelled(ledger: Ledger, ends: bool) -> None:
+    claim = await begun(ledger)
+    if ends:
+        await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
+        writing = asyncio.create_task(ledger.log.finish(claim, TurnStatus.DONE, [answer()], ""))
+    else:
+        await ledger.log.stop(claim.turn_id, BEN)
+        writing = asyncio.create_task(ledger.log.append(claim, answer(), []))
+    await asyncio.sleep(0)  # it has begun
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    async with asyncio.timeout(10):
+        while not (await whole(ledger)).requests:
+            await asyncio.sleep(0.01)
+    assert (await whole(ledger)).requests == 1
+
+
+async def test_a_reply_to_a_turn_that_others_have_ended_under_the_same_claim_was_paid_for(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.release([claim])
+    await ledger.log.stop(claim.turn_id, BEN)
+    await ledger.log.finish(claim, TurnStatus.DONE, [answer()], "")
     assert (await whole(ledger)).requests == 1

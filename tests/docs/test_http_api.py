@@ -6,13 +6,13 @@ import asyncio
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.app.surroundings import PROJECT, bare
+from tests.fakes.programs import python
 from tests.web.house import ADMIN_TOKEN, Api, opened_api
 
 GUIDE = (PROJECT / "docs" / "http-api.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ async def test_the_calls_of_the_guide_are_answered(tmp_path: Path, monkeypatch: 
 
 def _bundled(name: str) -> dict[str, Any]:
     variables = {"PYTHONPATH": str(PROJECT), "WEATHER_SAMPLE": "always"}
-    return {"command": sys.executable, "args": ["-m", f"mcp_servers.{name}"], "env": variables, "trusted": True}
+    return {"command": python(), "args": ["-m", f"mcp_servers.{name}"], "env": variables, "trusted": True}
 
 
 async def _waiting(api: Api) -> str:

@@ -54,6 +54,15 @@ def test_the_first_pattern_that_fits_is_a_models_price_and_a_model_may_have_none
     assert cost == [10, 20, 0, None]
 
 
+def test_in_a_pattern_only_a_star_stands_for_others() -> None:
+    prices = PriceList("EUR", (price("ollama:llama[q4]?"), price("*", "2")))
+    assert [prices.cost(model, Usage(10, 0)) for model in ("ollama:llama[q4]?", "ollama:llamaq", "ollama:llamaq4")] == [
+        10,
+        20,
+        20,
+    ]
+
+
 @pytest.mark.parametrize(
     ("every", "now", "begin", "end"),
     [

@@ -347,7 +347,7 @@ async def test_images_that_are_too_large_together_are_left_out() -> None:
 
 
 async def test_text_files_leave_room_in_the_models_window() -> None:
-    small = Capabilities(context_tokens=1000)
+    small = Capabilities(context_tokens=2000)
     reading = await read(*((file(f"{n}.txt"), b"x" * 900) for n in range(3)), capabilities=small)
     assert len(words(reading.request)) == 3
     assert reading.notes == ["2.txt: left out, since the text files are too large together."]

@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.completions import Capabilities, Limits
 from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant, user
-from bot.engine.estimates import Estimates, of_messages, of_text, of_tools
+from bot.engine.estimates import Estimates, beginning, of_messages, of_text, of_tools
 from tests.fakes.parts import tool
 
 WINDOW = Capabilities(context_tokens=100_000)
@@ -48,6 +48,29 @@ def test_a_service_that_does_not_count_and_a_tiny_request_say_nothing(estimate: 
     assert estimates.tokens("m", 1_000) == 1_000
 
 
+@pytest.mark.parametrize("counted", [-5, 1, 400])
+def test_a_service_that_cuts_requests_or_counts_a_part_of_them_lets_none_grow(counted: int) -> None:
+    estimates = Estimates()
+    for _ in range(50):
+        estimates.counted("m", 1_000, counted)
+    assert estimates.tokens("m", 1_000) == 1_000
+
+
+def test_an_estimate_and_its_tokens_are_turned_into_each_other() -> None:
+    estimates = Estimates()
+    estimates.counted("m", 1_000, 2_000)
+    assert estimates.estimate("m", estimates.tokens("m", 10_000)) == pytest.approx(10_000)
+
+
+@pytest.mark.parametrize("text", ["word " * 500, "語" * 500, "語" * 100 + "word " * 500, "word " * 100 + "語" * 500])
+@pytest.mark.parametrize("tokens", [0, 1, 99.5, 10_000])
+def test_the_beginning_of_a_text_takes_no_more_than_it_may(text: str, tokens: float) -> None:
+    cut = beginning(text, tokens)
+    assert text.startswith(cut)
+    assert of_text(cut) <= tokens
+    assert cut == text or of_text(cut) > 0.5 * tokens - 1
+
+
 def test_a_count_that_makes_no_sense_moves_it_only_so_far() -> None:
     estimates = Estimates()
     for _ in range(50):
@@ -57,7 +80,7 @@ def test_a_count_that_makes_no_sense_moves_it_only_so_far() -> None:
 
 def test_a_request_may_take_what_the_window_leaves_beside_the_answer() -> None:
     assert Estimates().room("m", WINDOW, Limits(max_tokens=10_000)) == 85_000
-    assert Estimates().room("m", Capabilities(context_tokens=4_000), Limits(max_tokens=10_000)) == 1_000
+    assert Estimates().room("m", Capabilities(context_tokens=4_000), Limits(max_tokens=10_000)) == 1_800
 
 
 def test_what_was_too_long_once_is_dared_again_by_and_by() -> None:

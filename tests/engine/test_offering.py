@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from bot.domain.tools import ToolSet
+from bot.domain.tools import ToolSearch, ToolSet
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.offering import MOST_TOOLS, RefusedTools, within_limit
@@ -23,8 +23,8 @@ def notes(view: TurnView) -> list[str]:
     return [note for step in view.steps if isinstance(step, ModelStep) for note in step.notes]
 
 
-async def answered(house: House, text: str = "go") -> TurnView:
-    engine = house.engine()
+async def answered(house: House, text: str = "go", **changes: object) -> TurnView:
+    engine = house.engine(**changes)
     async with running(engine):
         return await house.surface.ended((await engine.receive(message(text))).turn_id)
 
@@ -89,12 +89,12 @@ async def test_a_service_that_finds_fault_with_everything_is_not_asked_for_ever(
     assert len(house.model.requests) == 9
 
 
-async def test_no_more_tools_are_sent_than_services_take(house: House) -> None:
+async def test_no_more_tools_are_sent_than_services_take_where_they_are_not_searched(house: House) -> None:
     for n in range(200):
         house.toolbox.add(tool(f"big__t{n:03}"))
     house.toolbox.add(tool("small__only"))
     house.model.script = [say("Done.")]
-    view = await answered(house)
+    view = await answered(house, tool_search=ToolSearch.OFF)
     sent = [each.name for each in house.model.requests[0].tools]
     assert len(sent) == MOST_TOOLS
     assert "small__only" in sent

@@ -25,6 +25,7 @@ input = 0
 output = 0
 """
 ENTRY = '[[models]]\nmodel = "x:*"\ninput = 1\noutput = 2\n'
+CHANNEL = '[[limits]]\nper = "channel"\nevery = "day"\n'
 LIMIT = '[[limits]]\nper = "person"\nevery = "day"\n'
 
 
@@ -56,6 +57,13 @@ def test_without_entries_nothing_has_a_price(text: str) -> None:
         (f'currency = "EUR"\n{ENTRY}cached_input = "1"', "p, line 6: models.cached_input is no number"),
         (f'currency = "EUR"\n{ENTRY}cached_input = true', "p, line 6: models.cached_input is no number"),
         (f'currency = "EUR"\n{ENTRY}cached_input = nan', "p, line 6: models.cached_input is no number"),
+        (f'currency = "EUR"\n{ENTRY}cached_input = 1e12', "p, line 6: models.cached_input is no number"),
+        (f'currency = "EUR"\n{ENTRY}cached_input = 1e999999999999', "p, line 6: models.cached_input is no number"),
+        (
+            f'currency = "EUR"\n{ENTRY}{ENTRY.replace("x:*", "x:y")}',
+            'p, line 7: models.model never counts, since "x:\\*" stands before it. Fix: write it first',
+        ),
+        (f'currency = "EUR"\n{ENTRY}{ENTRY}', "p, line 7: models.model never counts"),
         ('currency = "EUR"\nmodels = 3', "p, line 2: models must be entries of their own."),
         ("currency = ", "p cannot be read: .*Fix: correct the file or PRICES_FILE"),
     ],
@@ -79,6 +87,15 @@ def test_limits_are_read_in_their_order_and_one_entry_may_limit_both() -> None:
     [
         (LIMIT, "l, line 1: limits limits nothing. Fix: write tokens"),
         (f"{LIMIT}tokens = -5", "l, line 4: limits.tokens is no number that can be used."),
+        (f"{LIMIT}tokens = 0.5", "l, line 4: limits.tokens is no whole number."),
+        (f"{LIMIT}tokens = 1e999999999999", "l, line 4: limits.tokens is no number that can be used."),
+        (f"{LIMIT}tokens = 5\nonly = 'U123'", 'l, line 5: limits.only names nobody. Fix: write .*"slack:U123"'),
+        (f"{CHANNEL}tokens = 5\nonly = 'slack:C5'", "l, line 5: limits.only names nobody. Fix: write .*T1:C5"),
+        (
+            f'{LIMIT}tokens = 5\n{LIMIT}tokens = 9\nonly = "slack:U1"',
+            'l, line 9: limits.only never counts, since "\\*" stands before it.',
+        ),
+        (f"{LIMIT}tokens = 5\n{LIMIT}tokens = 9", "l, line 5: limits.only never counts"),
         (f"{LIMIT}money = 5", "l, line 4: limits.money limits money, and there are no prices. Fix: write prices"),
         (f"{LIMIT}tokens = 5\nonly = ''", "l, line 5: limits.only names nobody."),
         (f"{LIMIT}toke = 5", "l, line 4: limits.toke means nothing here. Fix: use one of every, money, only, per"),
@@ -92,3 +109,10 @@ def test_limits_are_read_in_their_order_and_one_entry_may_limit_both() -> None:
 def test_a_limit_that_cannot_be_used_is_refused_with_its_line_and_what_to_write(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=f"^{said}"):
         read_limits(text, "l", "")
+
+
+def test_limits_of_other_kinds_and_other_names_do_not_hide_one_another() -> None:
+    names = ("slack:U1", "slack:*", "*")
+    text = "".join(f'{LIMIT}tokens = 1\nonly = "{name}"\n' for name in names)
+    text += f'{CHANNEL}tokens = 1\n[[limits]]\nper = "person"\nevery = "month"\ntokens = 1\n'
+    assert len(read_limits(text, "l", "")) == 5

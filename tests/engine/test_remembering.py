@@ -16,11 +16,12 @@ from bot.domain.policies import TaintMode
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
-from bot.engine import prompting
+from bot.engine import recollection
 from bot.engine.engine import Engine
 from bot.engine.instructions import Instructions, Place
 from bot.engine.memory import Memory
-from bot.engine.prompting import LEFT_OUT, NO_TOOLS
+from bot.engine.prompting import NO_TOOLS
+from bot.engine.recollection import LEFT_OUT
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
@@ -106,7 +107,7 @@ async def test_a_summary_is_used_again_until_it_has_to_grow_and_then_goes_into_t
 async def test_as_many_turns_as_are_read_at_most_become_a_summary_however_short_they_are(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompting, "HISTORY_TURNS", 4)
+    monkeypatch.setattr(recollection, "HISTORY_TURNS", 4)
 
     async def answer(request: ModelRequest) -> Completion:
         return say("So far." if is_summary(request) else "a")
@@ -317,7 +318,7 @@ async def test_the_model_reads_on_in_a_result_of_an_earlier_turn_without_a_signa
     assert house.toolbox.names == ["s__read"]
 
 
-@pytest.mark.parametrize("wanted", ["2.2", "1.1", "9.9", "", "x", "1.2; 3"])
+@pytest.mark.parametrize("wanted", ["2.2", "1.1", "9.9", "1.2"])
 async def test_nothing_but_results_of_this_conversation_can_be_read(house: House, wanted: str) -> None:
     house.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
     house.allow("s__read")
@@ -334,6 +335,37 @@ async def test_nothing_but_results_of_this_conversation_can_be_read(house: House
         await house.surface.ended(receipt.turn_id)
         await talk(house, engine, "what did they read?")
     assert words(house.model.requests[-1])[-1].startswith("There is no such result in this conversation.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"id": "1.2", "offset": "9990"}, "000000999 "),
+        ({"id": "1.2", "offset": 9_990.0}, "000000999 "),
+        (
+            {"id": "1.2", "offset": None},
+            large(10_000)[:8_000] + '\n[2000 more characters: id "1.2" and offset 8000 reads on.]',
+        ),
+        ({"id": "1.2", "offset": 10**30}, "The result ends before that: it has 10000 characters."),
+        ({"id": "1.2", "offset": -1}, "The offset is the number of a character, from 0."),
+        ({"id": "1.2", "offset": 0.5}, "The offset is the number of a character, from 0."),
+        ({"id": "1.2", "offset": True}, "The offset is the number of a character, from 0."),
+        ({"id": "1.2", "offset": [5]}, "The offset is the number of a character, from 0."),
+        ({"id": 1.20}, 'The id is a text such as "3.2": use the one that stands where a result breaks off.'),
+        ({}, 'The id is a text such as "3.2": use the one that stands where a result breaks off.'),
+    ],
+)
+async def test_arguments_that_cannot_be_used_are_told_by_name(
+    house: House, arguments: dict[str, object], told: str
+) -> None:
+    house.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
+    house.allow("s__read")
+    reading = ToolCall("c9", "countersign__read_result", arguments)
+    house.model.script = [ask_for(call("s__read")), say("Read."), ask_for(reading), say("Done.")]
+    engine = house.engine()
+    async with running(engine):
+        await talk(house, engine, "read it", "and on")
+    assert words(house.model.requests[-1])[-1] == told
 
 
 async def test_what_is_read_on_counts_as_a_strangers_words(house: House) -> None:
@@ -355,16 +387,6 @@ async def test_what_is_read_on_counts_as_a_strangers_words(house: House) -> None
         waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
     assert [step.call.name for step in waiting.awaiting] == ["mail__send"]
     assert house.toolbox.names == ["s__read"]
-
-
-async def test_a_server_that_calls_its_tool_the_same_keeps_it(house: House) -> None:
-    house.toolbox.add(tool("countersign__read_result", read_only=True))
-    house.allow("countersign__read_result")
-    house.model.script = [ask_for(call("countersign__read_result", id="1.1")), say("Done.")]
-    engine = house.engine()
-    async with running(engine):
-        await talk(house, engine, "go")
-    assert house.toolbox.names == ["countersign__read_result"]
 
 
 # ---------------------------------------------------------------------- tool calls of earlier turns

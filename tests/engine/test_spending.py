@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -17,14 +20,16 @@ from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.schedule import BATCH, DAY_SECONDS, usage_retention
 from bot.engine.spending import LARGE_REQUESTS, LARGE_SECONDS, Spending
+from bot.engine.worker import Worker
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore
 from tests.engine.conftest import House
-from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool, until
 
 NOON = datetime(2026, 8, 31, 12, tzinfo=UTC).timestamp()
 HOUR = 3600.0
 PRICES = PriceList("EUR", (Price("paid", Decimal(3), Decimal(3), Decimal(3), Decimal(15)),))
+LIMIT_OF_TURNS: Any = next(each.default for each in dataclasses.fields(Worker) if each.name == "limit")
 TOKENS_A_DAY = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 1_000)
 ELSEWHERE = ConversationKey("test", "w", "den", "1")
 
@@ -92,6 +97,34 @@ async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(house: Ho
         assert "in 12 h" in full.turn.failure
         elsewhere = await asked(engine, house, message("five", author=sam, conversation=ELSEWHERE))
         assert elsewhere.turn.status is TurnStatus.DONE
+
+
+async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(house: House) -> None:
+    house.model.script = [costs(Usage(1_000, 0)) for _ in range(4)]
+    engine = limited(house, TOKENS_A_DAY)
+    places = [
+        HALL,
+        ConversationKey("test", "w", "hall", "2"),
+        ConversationKey("test", "w", "den", "1"),
+        ConversationKey("test", "v", "hall", "1"),
+    ]
+    async with running(engine):
+        views = [await asked(engine, house, message(f"q{n}", conversation=where)) for n, where in enumerate(places)]
+    assert [view.turn.status for view in views] == [TurnStatus.DONE, *[TurnStatus.FAILED] * 3]
+    assert len(house.model.requests) == 1
+
+
+async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_that(house: House) -> None:
+    house.model.script = [costs(Usage(1_000, 0)) for _ in range(100)]
+    engine = limited(house, TOKENS_A_DAY)
+    async with running(engine):
+        receipts = [
+            await engine.receive(message(f"q{n}", conversation=ConversationKey("test", "w", "hall", str(n))))
+            for n in range(100)
+        ]
+        views = [await house.surface.ended(receipt.turn_id) for receipt in receipts]
+    answered = sum(view.turn.status is TurnStatus.DONE for view in views)
+    assert 1 <= answered == len(house.model.requests) <= LIMIT_OF_TURNS
 
 
 async def test_money_is_limited_by_what_the_replies_have_cost(house: House) -> None:
@@ -164,6 +197,36 @@ async def test_only_a_sum_of_many_requests_is_made_now_and_then(requests: int, l
         assert balance.used == 10
         seen.append(len(usage.asked))
     assert seen == looks
+
+
+async def test_a_sum_that_grows_too_old_while_another_is_made_is_still_good_for_who_found_it() -> None:
+    class Slow(Kept):
+        """Sums that are made when the test lets them."""
+
+        def __init__(self) -> None:
+            super().__init__(LARGE_REQUESTS)
+            self.held: asyncio.Event | None = None
+
+        async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
+            found = await super().sums(queries)
+            if self.held is not None:
+                await self.held.wait()
+            return found
+
+    usage, time = Slow(), [NOON]
+    limits = (TOKENS_A_DAY, Limit(Per.CHANNEL, Every.DAY, Unit.TOKENS, 1_000))
+    spending = Spending(limits, usage, clock=lambda: time[0])
+    await spending.balances(Spender.of(ANA, HALL))
+    time[0] += LARGE_SECONDS - 1
+    usage.held = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        early = group.create_task(spending.balances(Spender.of(ANA, ELSEWHERE)))
+        await until(lambda: len(usage.asked) == 3)
+        time[0] += 2
+        late = group.create_task(spending.balances(Spender.of(ANA, HALL)))
+        await until(lambda: len(usage.asked) == 5)
+        usage.held.set()
+    assert [balance.used for balance in (*early.result(), *late.result())] == [10] * 4
 
 
 async def test_what_is_old_is_deleted_in_batches_until_nothing_is_left() -> None:

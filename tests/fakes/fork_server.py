@@ -18,6 +18,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import selectors
 import shutil
@@ -32,39 +33,54 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-LOADED = (
+import bot
+
+PROGRAMS = "__main__"
+"""The name of modules that are begun, not loaded."""
+MIGRATIONS = "bot.storage.migrations"
+BESIDE = (
     "alembic.command",
+    "alembic.config",
     "anyio._backends._asyncio",
     "anyio._core._subprocesses",
-    "bot.cli",
-    "bot.app.administration",
-    "bot.app.chat",
-    "bot.app.service",
-    "bot.app.stores",
-    "bot.llm.anthropic",
-    "bot.llm.demo",
-    "bot.llm.openai_chat",
-    "bot.platforms.discord.office",
-    "bot.platforms.slack.workspace",
-    "bot.storage.opening",
-    "bot.storage.postgresql",
-    "bot.storage.schema",
-    "bot.storage.turn_log",
-    "bot.tools.toolbox",
+    "discord",
+    "encodings.utf_8_sig",
+    "httpcore2",
     "mako.exceptions",
+    "mcp.server.sse",
     "mcp_servers.knowledge.server",
     "mcp_servers.notes.server",
     "mcp_servers.weather.server",
+    "openai",
+    "prompt_toolkit.input.vt100",
+    "prompt_toolkit.patch_stdout",
     "psycopg",
     "pygments.lexers.html",
+    "rich.logging",
     "tests.fakes.parts",
+    "truststore",
+    "typer._adapters",
+    "typer._click.decorators",
     "uvicorn",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.auto",
+    "uvicorn.protocols.websockets.auto",
+    "xml.dom.minidom",
 )
+"""What the programs load beside the bot's own modules."""
 GREETING = b"!"
 NUMBER = struct.Struct("!i")
 LONGEST = 1 << 18
 """Bytes of one packet."""
 STREAMS = 3
+
+
+def loaded() -> Iterator[str]:
+    """The modules that are loaded before anything is begun: what the bot would load only when it is wanted, too."""
+    for module in pkgutil.walk_packages(bot.__path__, f"{bot.__name__}."):
+        if not module.name.endswith(PROGRAMS) and not module.name.startswith(MIGRATIONS):
+            yield module.name
+    yield from BESIDE
 
 
 @contextmanager
@@ -214,7 +230,7 @@ def main() -> None:
     _, listens, here = sys.argv
     if os.fork():
         os._exit(0)
-    for name in LOADED:
+    for name in loaded():
         importlib.import_module(name)
     gc.freeze()  # what is loaded stays: no collection has to look at it, in no process
     asked = Server(socket.socket(fileno=int(listens)), Path(here).parent).serve()

@@ -8,7 +8,8 @@ It runs in a thread with a loop of its own, so that it serves async tests and pr
 
 Replies are taken from the script in order; when it is used up, the rule answers, a function from the request to a
 reply. A request that the real service would refuse is refused here too, and noted in `refusals`. A request for which
-there is no reply, or a rule that fails, fails the test when the service is left.
+there is no reply, or a rule that fails, fails the test when the service is left. Which models there are is told by
+`models`, if there are any; who asks for that is in `lookups` and not in `requests`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import contextlib
 import json
 import ssl
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,13 +28,16 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from tests.fakes import llm_anthropic, llm_openai, llm_responses
+from tests.fakes.llm_models import NO_ROUTE, Models
 from tests.fakes.llm_script import (
     Api,
+    Bytes,
     Call,
     Cut,
     ErrorEvent,
     Frames,
     Gate,
+    HangUp,
     Hold,
     Linger,
     Raw,
@@ -49,13 +53,16 @@ from tests.fakes.llm_script import (
 
 __all__ = [
     "Api",
+    "Bytes",
     "Call",
     "Cut",
     "ErrorEvent",
     "FakeLanguageModel",
     "Gate",
+    "HangUp",
     "Hold",
     "Linger",
+    "Models",
     "Raw",
     "Reply",
     "Request",
@@ -90,10 +97,19 @@ _PROTOCOLS: dict[Api, _Protocol] = {
 class FakeLanguageModel:
     """The service. A context manager for sync and async tests alike."""
 
-    def __init__(self, api: Api, *replies: Reply, rule: Rule | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        *replies: Reply,
+        rule: Rule | None = None,
+        tls: ssl.SSLContext | None = None,
+        models: Models | None = None,
+    ) -> None:
         self.api: Api = api
         self._tls = tls
+        self.models = models
         self.requests: list[Request] = []
+        self.lookups: list[str] = []
         self.refusals: list[str] = []
         self.connections = 0
         self._protocol = _PROTOCOLS[api]
@@ -138,11 +154,17 @@ class FakeLanguageModel:
             task = asyncio.create_task(self._connection(_Connection(reader, writer)))
             connections.add(task)
             task.add_done_callback(connections.discard)
+            # Whoever has hung up takes nothing that is still to be written, and a task may end before it has begun.
+            task.add_done_callback(lambda _task: writer.transport.abort())
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=self._tls)
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set_result(asyncio.get_running_loop())
         await self._over.wait()
+        # A server that is closed at once drops half-way whoever has just come, and leaves the connection open.
+        asyncio.get_running_loop().remove_reader(server.sockets[0].fileno())
+        for _ in range(5):  # rounds of the loop in which they come in
+            await asyncio.sleep(0)
         server.close()
         for task in connections:
             task.cancel()
@@ -156,10 +178,12 @@ class FakeLanguageModel:
             pass
         except Exception as error:  # noqa: BLE001  whatever a test's rule raises must reach the test
             self._failures.append(error)
-        finally:
-            connection.close()
 
     async def _answer(self, connection: _Connection, request: Request) -> None:
+        if request.method == "GET":
+            self.lookups.append(request.path)
+            await self._tell(connection, request)
+            return
         self.requests.append(request)
         reply = self._reply(request)
         try:
@@ -168,6 +192,13 @@ class FakeLanguageModel:
             if not request.gone.done():
                 request.gone.set_result(None)
             raise
+
+    async def _tell(self, connection: _Connection, request: Request) -> None:
+        match self.models.answer(request.path, request.headers) if self.models else NO_ROUTE:
+            case Status() as status:
+                await connection.send_error(status, self._protocol.error_body(status))
+            case told:
+                await connection.send_json(told)
 
     def _reply(self, request: Request) -> Reply:
         if request.path != self._protocol.PATH:
@@ -189,6 +220,10 @@ class FakeLanguageModel:
                 await connection.send_error(reply, self._protocol.error_body(reply))
             case Silence():
                 await connection.hold(asyncio.Event().wait())
+            case HangUp():
+                connection.drop()
+            case Bytes():
+                await self._play_bytes(connection, reply)
             case Raw(events):
                 await connection.stream([self._protocol.event(each) for each in events])
             case Say():
@@ -199,6 +234,13 @@ class FakeLanguageModel:
                 await connection.stream([*self._frames(say, request).body, self._protocol.error_event(reply)])
             case Cut() | Linger() | Hold():
                 await self._play_unended(connection, self._frames(reply.reply, request), reply)
+
+    @staticmethod
+    async def _play_bytes(connection: _Connection, reply: Bytes) -> None:
+        headers = {"content-type": "text/event-stream", **reply.headers}
+        await connection.stream(reply.pieces, end=reply.ends, status=reply.status, headers=headers)
+        if not reply.ends:
+            await connection.hold(asyncio.Event().wait())
 
     async def _play_unended(self, connection: _Connection, frames: Frames, reply: Cut | Linger | Hold) -> None:
         match reply:
@@ -237,6 +279,9 @@ class FakeLanguageModel:
         return self._protocol.frames(say, request, self._served)
 
 
+_EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
+
+
 async def _opened(gate: Gate) -> None:
     # Not `wrap_future`: a client that hangs up would cancel the gate with it, and let the next one through.
     loop, opened = asyncio.get_running_loop(), asyncio.Event()
@@ -264,19 +309,31 @@ class _Connection:
         first, *lines = head.rstrip().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
         body = await self.reader.readexactly(int(headers.get("content-length", 0)))
-        return Request(api, first.split(" ")[1], headers, json.loads(body or b"{}"))
+        method, path, _ = first.split(" ")
+        return Request(api, path, headers, json.loads(body or b"{}"), method)
 
     async def send_error(self, status: Status, body: dict[str, Any]) -> None:
         content = (json.dumps(body) if status.body is None else status.body).encode()
         headers = {"content-type": "application/json", "content-length": str(len(content)), **status.headers}
         await self._write(self._head(status.status, headers) + content)
 
+    async def send_json(self, body: dict[str, Any]) -> None:
+        content = json.dumps(body).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(content))}
+        await self._write(self._head(200, headers) + content)
+
     async def stream(
-        self, frames: Iterable[bytes], *, begin: bool = True, end: bool = True, pause: float = 0.0
+        self,
+        frames: Iterable[bytes],
+        *,
+        begin: bool = True,
+        end: bool = True,
+        pause: float = 0.0,
+        status: int = 200,
+        headers: Mapping[str, str] = _EVENTS,
     ) -> None:
         if begin:
-            headers = {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"}
-            await self._write(self._head(200, headers))
+            await self._write(self._head(status, {**headers, "transfer-encoding": "chunked"}))
         for frame in frames:
             await self._write(b"%x\r\n%s\r\n" % (len(frame), frame))
             if pause:
@@ -299,10 +356,6 @@ class _Connection:
 
     def drop(self) -> None:
         self.writer.transport.abort()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.writer.close()
 
     @staticmethod
     def _head(status: int, headers: dict[str, str]) -> bytes:

@@ -111,6 +111,21 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class Bytes:
+    """An answer of exactly these bytes, each piece sent by itself. Without an end (`ends`) nothing more comes then."""
+
+    pieces: tuple[bytes, ...]
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ends: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """No answer: the connection is closed as soon as the request is there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """An answer that is an error. `body` replaces the service's usual error object."""
 
@@ -128,7 +143,7 @@ class Silence:
     """Not a byte, until the client goes away."""
 
 
-Reply = Say | Hold | Slow | Cut | Linger | ErrorEvent | Raw | Status | Silence
+Reply = Say | Hold | Slow | Cut | Linger | ErrorEvent | Raw | Bytes | HangUp | Status | Silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +168,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: Mapping[str, Any]
+    method: str = "POST"
     gone: Future[None] = field(default_factory=Future, compare=False)
 
     @property

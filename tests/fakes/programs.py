@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.fakes import fork_server, forking_python
@@ -97,6 +97,28 @@ class Program:
         assert told, SERVER_HAS_ENDED
         number: int = NUMBER.unpack(told)[0]
         return number
+
+
+@contextmanager
+def listening(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[tuple[int, Program]]:
+    """A program that serves on a port of its own choice and says `PORT number` once it does: the port, and the program,
+    which is killed in the end.
+    """
+    reading, writing = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)
+    with open(reading, encoding="utf-8") as said:  # noqa: PTH123 - a descriptor
+        try:
+            program = Program(
+                arguments, ROOT, os.environ if environment is None else environment, (null, writing, null)
+            )
+        finally:
+            os.close(writing)
+            os.close(null)
+        try:
+            yield int(said.readline().removeprefix("PORT ")), program
+        finally:
+            program.kill()
+            program.wait_for(START_SECONDS)
 
 
 def python() -> str:

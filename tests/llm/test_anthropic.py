@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import pytest
 
-from bot.domain.completions import Completion, ModelRequest, StopReason, TextDelta, Usage
+from bot.domain.completions import Completion, Limits, ModelRequest, StopReason, TextDelta, Usage
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -25,7 +27,7 @@ from bot.domain.messages import (
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import anthropic
 from bot.llm.anthropic_request import request_body
-from tests.fakes.llm import Call, ErrorEvent, Raw, Say
+from tests.fakes.llm import Bytes, Call, ErrorEvent, Raw, Say, Silence
 from tests.fakes.llm_anthropic import signature
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
 
@@ -129,7 +131,6 @@ async def test_missing_indexes_and_unknown_events_are_tolerated() -> None:
         more(None, type="input_json_delta", partial_json='{"n": 1}'),
         begun(None, type="new_block", secret="?"),
         more(None, type="new_delta", secret="?"),
-        more(9, type="text_delta", text="nowhere"),
         {"type": "message_delta", "delta": None},
         ended("end_turn", output_tokens=3),
     )
@@ -139,6 +140,55 @@ async def test_missing_indexes_and_unknown_events_are_tolerated() -> None:
     assert completion.stop is StopReason.TOOLS
 
 
+@pytest.mark.parametrize("index", [0, None])
+async def test_blocks_that_share_an_index_or_have_none_are_all_kept(index: object) -> None:
+    stream = (
+        begun(index, type="text", text=""),
+        more(index, type="text_delta", text="I look."),
+        begun(index, type="tool_use", id="a", name="look", input={}),
+        more(index, type="input_json_delta", partial_json='{"n": 1}'),
+        begun(index, type="tool_use", id="b", name="look", input={}),
+        more(index, type="input_json_delta", partial_json='{"n": 2}'),
+        ended("tool_use"),
+    )
+    async with talking(ANTHROPIC, Raw(stream)) as (model, _):
+        completion = await complete(model)
+    assert completion.message == assistant("I look.", ToolCall("a", "look", {"n": 1}), ToolCall("b", "look", {"n": 2}))
+
+
+async def test_words_of_a_block_that_was_not_announced_are_words() -> None:
+    stream = (
+        more(0, type="thinking_delta", thinking="Hm."),
+        more(1, type="text_delta", text="Ra"),
+        more(1, type="text_delta", text="in."),
+        ended("end_turn"),
+    )
+    async with talking(ANTHROPIC, Raw(stream)) as (model, _):
+        assert (await complete(model)).message == assistant("Rain.")
+
+
+async def test_a_server_that_does_not_stream_is_understood() -> None:
+    content = [text("I look."), {"type": "tool_use", "id": "a", "name": "look", "input": {"n": 1}}]
+    whole = {"type": "message", "content": content, "stop_reason": "tool_use", "usage": {"input_tokens": 3}}
+    body = Bytes((json.dumps(whole).encode(),), headers={"content-type": "application/json"})
+    async with talking(ANTHROPIC, body) as (model, _):
+        completion = await complete(model)
+    assert completion.message == assistant("I look.", ToolCall("a", "look", {"n": 1}))
+    assert completion.usage == Usage(3)
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 30), (30, 0), (30, 30)])
+async def test_a_count_that_is_known_late_or_forgotten_is_kept(first: int, last: int) -> None:
+    started = {"type": "message_start", "message": {"usage": {"input_tokens": first, "output_tokens": 1}}}
+    thought = {"thinking_tokens": 4}
+    finish = {
+        **ended("end_turn"),
+        "usage": {"input_tokens": last, "output_tokens": 9, "output_tokens_details": thought},
+    }
+    async with talking(ANTHROPIC, Raw((started, finish))) as (model, _):
+        assert (await complete(model)).usage == Usage(30, 9, 0, 0, 4)
+
+
 @pytest.mark.parametrize(
     "odd",
     [
@@ -146,7 +196,7 @@ async def test_missing_indexes_and_unknown_events_are_tolerated() -> None:
         {"type": "message_start", "message": {"usage": {"input_tokens": "7"}}},
         begun("0", type=7, text=["a"]),
         begun(9, type="text", text={"a": 1}),
-        more("0", type="text_delta", text="nowhere"),
+        more("0", type="text_delta", text=7),
         {"type": "message_delta", "delta": {"stop_reason": 7}, "usage": 7},
         {"type": ["content_block_start"]},
     ],
@@ -197,6 +247,38 @@ async def test_a_turn_that_pauses_is_gone_on_with() -> None:
         "role": "assistant",
         "content": [{"type": "thinking", "thinking": thought, "signature": signature(thought)}, text("It ")],
     }
+
+
+async def test_what_was_said_before_several_pauses_goes_back_once() -> None:
+    def paused(said: str, reason: str = "pause_turn") -> Raw:
+        return Raw((begun(0, type="text", text=said), ended(reason, output_tokens=1)))
+
+    async with talking(ANTHROPIC, paused("a"), paused("b"), paused("c", "end_turn")) as (model, service):
+        completion = await complete(model)
+    assert completion.message.text == "abc"
+    assert completion.usage.output_tokens == 3
+    assert [len(request.messages) for request in service.requests] == [1, 2, 2]
+    assert service.requests[2].messages[1]["content"] == [text("a"), text("b")]
+
+
+async def test_a_model_that_pauses_for_ever_was_cut_short() -> None:
+    def pause(_request: object) -> Raw:
+        return Raw((begun(0, type="text", text="Hm."), ended("pause_turn")))
+
+    async with talking(ANTHROPIC, rule=pause) as (model, service):
+        completion = await complete(model)
+    assert completion.stop is StopReason.LENGTH
+    assert completion.message.text == "Hm." * len(service.requests)
+    assert len(service.requests) <= 5
+
+
+async def test_all_pauses_together_have_the_time_of_one_reply() -> None:
+    paused = Raw((begun(0, type="text", text="Hm."), ended("pause_turn")))
+    async with talking(ANTHROPIC, paused, Silence()) as (model, _):
+        began = monotonic()
+        with pytest.raises(ModelUnavailable, match=r"not finished within 0\.3 seconds"):
+            await events(model, replace(asking(), limits=Limits(total_seconds=0.3)))
+    assert monotonic() - began < 5
 
 
 async def test_a_service_that_refuses_says_why() -> None:

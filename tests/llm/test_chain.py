@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from bot.domain.completions import (
     StopReason,
     TextDelta,
 )
-from bot.domain.messages import assistant, user
-from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
+from bot.domain.messages import FilePart, ImagePart, Message, Role, ToolResult, assistant, user
+from bot.domain.tools import Tool
+from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SmallerWindow
 from bot.llm.chain import BARRED_SECONDS, REST_SECONDS, ModelChain
 
 QUESTION = ModelRequest((user("Hi"),))
@@ -28,11 +30,19 @@ BARRED = ModelBarred("The first wants to be paid.")
 class Scripted:
     """A model that answers with its name, or fails as it is told, perhaps after a word."""
 
-    def __init__(self, name: str, *failures: ModelError | None, word: str = "", images: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *failures: ModelError | None,
+        word: str = "",
+        images: bool = False,
+        tools: bool = True,
+        window: int = 128_000,
+    ) -> None:
         self._name = name
         self._failures = list(failures)
         self._word = word
-        self.capabilities = Capabilities(images=images)
+        self.capabilities = Capabilities(tools, images, documents=images, context_tokens=window)
         self.asked = 0
         self.closed = False
 
@@ -62,8 +72,8 @@ def chain(models: Sequence[Scripted], clock: Clock | None = None) -> ModelChain:
     return ModelChain({f"model-{n}": model for n, model in enumerate(models)}, clock=clock or Clock())
 
 
-async def said(model: ModelChain) -> str:
-    async with aclosing(model.stream(QUESTION)) as events:
+async def said(model: ModelChain, request: ModelRequest = QUESTION) -> str:
+    async with aclosing(model.stream(request)) as events:
         return "".join([event.text async for event in events if isinstance(event, TextDelta)])
 
 
@@ -97,6 +107,17 @@ async def test_a_reply_that_has_begun_is_begun_anew_by_whoever_reads_it() -> Non
     assert await said(model) == "second"
 
 
+@pytest.mark.parametrize("word", ["", "Half a"])
+async def test_a_model_that_takes_less_is_not_asked_with_what_was_made_for_another(word: str) -> None:
+    second, third = Scripted("second", AWAY, window=8_000), Scripted("third", window=8_000)
+    model = chain((Scripted("first", AWAY, word=word), second, third))
+    with pytest.raises(SmallerWindow, match="The first is away"):
+        await said(model)
+    assert second.asked == 0
+    assert model.capabilities.context_tokens == 8_000
+    assert await said(model) == "third"
+
+
 @pytest.mark.parametrize(
     ("failure", "seconds"),
     [(AWAY, REST_SECONDS), (BUSY, 90.0), (BARRED, BARRED_SECONDS)],
@@ -111,6 +132,45 @@ async def test_a_model_that_failed_rests_for_a_while(failure: ModelError, second
     assert first.asked == 1
     clock.now += 1
     assert await said(model) == "first"
+
+
+@pytest.mark.parametrize("busy_first", [True, False])
+async def test_where_all_fail_and_one_may_answer_later_that_one_is_waited_for(busy_first: bool) -> None:
+    busy = ModelUnavailable("It is asked too much.", retry_after=1.0)
+    pair = [Scripted("busy", busy), Scripted("barred", BARRED)]
+    with pytest.raises(ModelUnavailable) as caught:
+        await said(chain(pair if busy_first else pair[::-1]))
+    assert caught.value is busy
+
+
+async def test_where_all_are_busy_the_one_that_is_back_first_is_waited_for() -> None:
+    soon = ModelUnavailable("The first is asked too much.", retry_after=1.0)
+    with pytest.raises(ModelUnavailable) as caught:
+        await said(chain((Scripted("first", soon), Scripted("second", BUSY))))
+    assert caught.value is soon
+
+
+async def test_a_model_that_searches_no_tools_is_not_asked_what_was_made_for_one_that_does() -> None:
+    second = Scripted("second")
+    second.capabilities = Capabilities(searches=False)
+    both = chain((Scripted("first", AWAY), second))
+    with pytest.raises(SmallerWindow):
+        await said(both, replace(QUESTION, tools=(Tool("s__t", "s", "t"),)))
+    assert not both.capabilities.searches
+    assert await said(both) == "second"
+
+
+async def test_a_model_that_searches_no_tools_is_asked_what_has_none() -> None:
+    second = Scripted("second")
+    second.capabilities = Capabilities(searches=False)
+    assert await said(chain((Scripted("first", AWAY), second))) == "second"
+
+
+async def test_a_model_that_has_answered_rests_no_longer() -> None:
+    first, second = Scripted("first", BUSY), Scripted("second", None, AWAY)
+    both = chain((first, second))
+    assert [await said(both) for _ in range(3)] == ["second", "first", "first"]
+    assert (first.asked, second.asked) == (3, 2)
 
 
 async def test_where_all_fail_the_last_failure_is_told() -> None:
@@ -134,6 +194,52 @@ async def test_it_can_do_what_the_model_can_that_is_asked_next() -> None:
     assert model.capabilities.images
     await said(model)
     assert not model.capabilities.images
+
+
+async def note(model: ModelChain, request: ModelRequest = QUESTION) -> str:
+    async with aclosing(model.stream(request)) as events:
+        *_, last = [event async for event in events]
+    assert isinstance(last, Completion)
+    return last.note
+
+
+async def test_nothing_is_to_be_said_where_the_preferred_model_answers() -> None:
+    assert await note(chain((Scripted("first"), Scripted("second")))) == ""
+
+
+@pytest.mark.parametrize(
+    ("failure", "because"),
+    [
+        (
+            ModelUnavailable("The first is asked too much (429): calm down, rate: 3."),
+            "The first is asked too much (429)",
+        ),
+        (AWAY, "The first is away"),
+        (BARRED, "The first wants to be paid"),
+    ],
+)
+async def test_people_are_told_who_answers_instead_and_why(failure: ModelError, because: str) -> None:
+    model = chain((Scripted("first", failure), Scripted("second")))
+    for _ in range(2):  # while it rests, too
+        assert await note(model) == f"Answered by model-1 instead of model-0: {because}."
+
+
+async def test_what_the_other_model_leaves_out_is_told() -> None:
+    asked = ModelRequest(
+        (
+            Message(Role.USER, (FilePart(b"%PDF-", "application/pdf", "plan.pdf"),)),
+            Message(Role.TOOL, (ToolResult("c1", (ImagePart(b"...", "image/png"),)),)),
+        )
+    )
+    model = chain((Scripted("first", AWAY, images=True), Scripted("second", tools=False)))
+    assert (await note(model, asked)).endswith(" It sees no images, reads no PDF and uses no tools.")
+    assert (await note(model)).endswith(" It uses no tools.")
+
+
+async def test_a_model_that_does_the_same_leaves_nothing_out() -> None:
+    asked = ModelRequest((Message(Role.USER, (ImagePart(b"...", "image/png"),)),))
+    model = chain((Scripted("first", AWAY, images=True, tools=False), Scripted("second", images=True, tools=False)))
+    assert await note(model, asked) == "Answered by model-1 instead of model-0: The first is away."
 
 
 async def test_all_are_closed() -> None:

@@ -23,6 +23,18 @@ SAID = [
     (Problem.TOO_LONG, 413, {"type": "request_too_large", "message": "Request exceeds the maximum size"}),
     (Problem.TOO_LONG, 429, {"code": "rate_limit_exceeded", "message": "Request too large for gpt on tokens per min"}),
     (Problem.TOO_LONG, 200, {"code": "context_length_exceeded", "message": "Your input exceeds it"}),
+    (Problem.TOO_LONG, 400, {"message": "Input is too long for requested model."}),  # Bedrock
+    (Problem.TOO_LONG, 400, {"message": "Invalid request: Your request exceeded model token limit: 8192"}),  # Moonshot
+    (Problem.TOO_LONG, 400, {"message": "Prompt exceeds max length"}),  # Zhipu
+    (Problem.TOO_LONG, 400, {"message": "Range of input length should be [1, 30720]"}),  # Qwen
+    (Problem.TOO_LONG, 400, {"message": "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000"}),  # TGI
+    (Problem.TOO_LONG, 400, {"message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}),
+    (Problem.TOO_LONG, 400, {"message": "Input tokens exceed the configured limit", "code": "context_length_exceeded"}),
+    (
+        Problem.TOO_LONG,
+        400,
+        {"message": "Provider returned error", "metadata": {"raw": '{"message": "prompt is too long: 9 > 8"}'}},
+    ),
     # Busy, and out of order
     (Problem.BUSY, 429, {"code": "rate_limit_exceeded", "message": "Rate limit reached for gpt"}),
     (Problem.BUSY, 429, {"type": "rate_limit_error", "message": "This would exceed your rate limit of 9 tokens"}),
@@ -36,6 +48,21 @@ SAID = [
     (Problem.CREDIT, 429, {"code": "insufficient_quota", "message": "You exceeded your current quota"}),
     (Problem.CREDIT, 400, {"type": "invalid_request_error", "message": "Your credit balance is too low to access"}),
     (Problem.CREDIT, 402, {"message": "Insufficient credits. Add more"}),
+    (Problem.CREDIT, 429, {"message": "litellm.RateLimitError: insufficient_quota", "type": "None", "code": "429"}),
+    (Problem.CREDIT, 402, {"message": "Insufficient Balance"}),
+    (
+        Problem.BUSY,
+        429,
+        {"message": "Requests to the model have exceeded the token rate limit", "code": "429"},
+    ),  # Azure
+    # An address that has moved
+    (Problem.MOVED, 307, {"message": ""}),
+    # Images and documents
+    (Problem.ATTACHMENTS, 400, {"message": "Could not process image"}),
+    (Problem.ATTACHMENTS, 400, {"code": "invalid_image_format", "message": "Odd."}),
+    (Problem.ATTACHMENTS, 400, {"message": "messages.0.content.1.pdf: The PDF specified was not valid."}),
+    (Problem.ATTACHMENTS, 400, {"message": "m is not a multimodal model"}),
+    (Problem.ATTACHMENTS, 500, {"message": "this model is missing data required for image input"}),
     # Key and model
     (Problem.KEY, 401, {"code": "invalid_api_key", "message": "Incorrect API key provided"}),
     (Problem.KEY, 401, {"type": "authentication_error", "message": "invalid x-api-key"}),
@@ -62,6 +89,9 @@ SAID = [
     (Problem.REASONING, 400, {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}),
     (Problem.REASONING, 400, {"message": "Item 'rs_1' of type 'reasoning' was provided without its required item."}),
     (Problem.TOKEN_LIMIT, 400, {"message": "Unsupported parameter: 'max_tokens' is not supported with this model."}),
+    # The order of messages, as templates want it
+    (Problem.ROLES, 400, {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}),
+    (Problem.ROLES, 400, {"message": "System message must be at the beginning."}),
     # Everything else
     (Problem.REQUEST, 400, {"code": "invalid_function_parameters", "message": "Invalid schema for function 'look'"}),
     (Problem.REQUEST, 400, {"message": "messages: at least one message is required"}),
@@ -86,6 +116,15 @@ def test_what_a_service_says_is_understood(problem: Problem, status: int, error:
 def test_a_body_of_another_shape_says_nothing(body: object) -> None:
     complaint = Complaint.read(502, body)
     assert (complaint.message, problem_of(complaint)) == ("", Problem.OUT_OF_ORDER)
+
+
+def test_the_only_one_of_a_list_is_what_is_said() -> None:
+    assert Complaint.read(400, [{"error": {"message": "So it is."}}]).message == "So it is."
+
+
+def test_of_a_long_text_the_beginning_is_looked_at() -> None:
+    assert len(Complaint.read(400, {"message": "x" * 10**6}).message) < 10_000
+    assert len(Complaint.read(400, "x" * 10**6).message) < 10_000
 
 
 def test_a_bare_text_is_what_is_said() -> None:

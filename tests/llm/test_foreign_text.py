@@ -32,5 +32,13 @@ def test_keys_and_what_looks_like_keys_are_taken_out(text: str) -> None:
     assert cleaned.startswith("wrong: ")
 
 
+@pytest.mark.parametrize("shown", ["0123456789ab****", "***456789abcdef", "x-api-key=0123456789abcdef;", "(23456789)"])
+def test_parts_of_a_key_of_any_form_are_taken_out(shown: str) -> None:
+    cleaned = without_keys(f"wrong key {shown} here", "0123456789abcdef")
+    assert "456789" not in cleaned
+    assert cleaned.startswith("wrong key ")
+    assert cleaned.endswith(" here")
+
+
 def test_ordinary_words_are_not_mistaken_for_keys() -> None:
     assert without_keys("the task-list is risky, ask the bearer", "") == "the task-list is risky, ask the bearer"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from bot.domain.completions import Limits, ModelRequest, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.completions import Completion, Limits, ModelRequest, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -17,13 +18,14 @@ from bot.domain.messages import (
     ToolCall,
     ToolResult,
     assistant,
+    system,
     tool_results,
     user,
 )
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm import openai_chat
 from bot.llm.openai_chat_request import request_body
-from tests.fakes.llm import ErrorEvent, Raw, Reply, Say, Status
+from tests.fakes.llm import Bytes, ErrorEvent, Raw, Reply, Say, Status
 from tests.llm.conversation import KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
 
 PNG = b"\x89PNG"
@@ -100,11 +102,120 @@ async def test_calls_decide_whatever_the_finish_reason_is_called(finish: str) ->
     assert await calls_of(part("look", "{}", index=0, id="a"), finish=finish) == [("a", "look", {})]
 
 
+@pytest.mark.parametrize(("arguments", "read"), [({"n": 1}, {"n": 1}), ({}, {})])
+async def test_arguments_may_be_an_object_in_place_of_its_text(arguments: Any, read: dict[str, Any]) -> None:
+    assert await calls_of({"id": "a", "function": {"name": "look", "arguments": arguments}}) == [("a", "look", read)]
+
+
+@pytest.mark.parametrize("arguments", [[1], 7, False])
+async def test_arguments_of_another_kind_are_never_taken_for_none(arguments: Any) -> None:
+    fragment = {"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}}
+    chunks = (chunk({"tool_calls": [fragment]}), chunk({}, "tool_calls"))
+    async with talking(OPENAI_CHAT, Raw(chunks)) as (model, _):
+        (call,) = (await complete(model)).message.tool_calls
+    assert call.unreadable
+
+
+async def test_a_server_that_does_not_stream_is_understood() -> None:
+    said = {"role": "assistant", "content": "I look.", "tool_calls": [part("look", '{"n": 1}', id="a")]}
+    whole = {"choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 3}}
+    body = Bytes((json.dumps(whole, indent=1).encode(),), headers={"content-type": "application/json"})
+    async with talking(OPENAI_CHAT, body) as (model, _):
+        *deltas, last = await events(model)
+    assert deltas == [TextDelta("I look.")]
+    assert isinstance(last, Completion)
+    assert last == Completion(assistant("I look.", ToolCall("a", "look", {"n": 1})), StopReason.TOOLS, Usage(3))
+
+
+async def test_content_may_come_in_parts() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    chunks = (
+        chunk({"content": [thinking]}),
+        chunk({"content": [{"type": "text", "text": "Ra"}, {"type": "reference", "reference_ids": [1]}]}),
+        chunk({"content": "in."}, "stop"),
+    )
+    async with talking(OPENAI_CHAT, Raw(chunks)) as (model, _):
+        *deltas, last = await events(model)
+    assert isinstance(last, Completion)
+    assert last.message == assistant("Rain.")
+    assert deltas[0] == ReasoningDelta("Hm.")
+
+
+@pytest.mark.parametrize("finish", ["error", "abort"])
+async def test_an_end_that_is_none_is_no_answer(finish: str) -> None:
+    async with talking(OPENAI_CHAT, Raw((chunk({"content": "Ra"}, finish), "[DONE]"))) as (model, _):
+        with pytest.raises(ModelUnavailable, match="cut off"):
+            await events(model)
+
+
+async def test_an_error_within_a_choice_is_told() -> None:
+    error = {"code": 429, "message": "Provider is busy."}
+    broken = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": error}]}
+    async with talking(OPENAI_CHAT, Raw((broken,))) as (model, _):
+        with pytest.raises(ModelUnavailable, match=r"asked too much \(429\): Provider is busy"):
+            await events(model)
+
+
+@pytest.mark.parametrize("finish", ["length", "model_length", "max_tokens"])
+async def test_a_reply_that_is_cut_short_says_so_whatever_it_is_called(finish: str) -> None:
+    fragment = part("look", '{"n"', index=0, id="a")
+    async with talking(OPENAI_CHAT, Raw((chunk({"tool_calls": [fragment]}, finish),))) as (model, _):
+        completion = await complete(model)
+    assert (completion.stop, completion.message.tool_calls) == (StopReason.LENGTH, ())
+
+
+DETAILS = [
+    {"type": "reasoning.text", "text": "I lo", "index": 0, "format": "a", "signature": None},
+    {"type": "reasoning.text", "text": "ok.", "index": 0, "signature": "sig"},
+    {"type": "reasoning.encrypted", "data": "opaque==", "index": 1},
+    {"type": "reasoning.encrypted", "data": "other==", "index": 1},
+]
+KEPT = [
+    {"type": "reasoning.text", "text": "I look.", "index": 0, "format": "a", "signature": "sig"},
+    {"type": "reasoning.encrypted", "data": "opaque==", "index": 1},
+    {"type": "reasoning.encrypted", "data": "other==", "index": 1},
+]
+
+
+async def test_what_led_to_calls_goes_back_with_their_results_as_it_came_and_no_longer() -> None:
+    chunks = (
+        *(chunk({"reasoning_content": thought}) for thought in ("I lo", "ok.")),
+        *(chunk({"reasoning_details": [each]}) for each in DETAILS),
+        chunk({"tool_calls": [part("look", "{}", index=0, id="a")]}, "tool_calls"),
+    )
+    async with talking(OPENAI_CHAT, Raw(chunks), Say("One."), Say("Two.")) as (model, service):
+        reply = (await complete(model)).message
+        results = tool_results(ToolResult("a", (TextPart("seen"),)))
+        await complete(model, asking(user("?"), reply, results, system("Be brief.")))
+        await complete(model, asking(user("?"), reply, results, assistant("One."), user("And now?")))
+    _, sent, *_ = service.requests[1].messages
+    assert sent["reasoning_content"] == "I look."
+    assert sent["reasoning_details"] == KEPT
+    assert "reasoning" not in json.dumps(service.requests[2].body)
+
+
+async def test_a_server_that_does_not_want_reasoning_back_is_asked_without_it() -> None:
+    chunks = (chunk({"reasoning": "Hm."}), chunk({"tool_calls": [part("look", "{}", index=0, id="a")]}, "stop"))
+    refusal = Status(400, "messages.1.reasoning: Extra inputs are not permitted")
+    async with talking(OPENAI_CHAT, Raw(chunks), refusal, Say("Fine.")) as (model, service):
+        reply = (await complete(model)).message
+        results = tool_results(ToolResult("a", (TextPart("seen"),)))
+        assert (await complete(model, asking(user("?"), reply, results))).message.text == "Fine."
+    assert ["reasoning" in request.messages[-2] for request in service.requests[1:]] == [True, False]
+
+
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 async def test_reasoning_is_understood_under_both_its_names(name: str) -> None:
     async with talking(OPENAI_CHAT, Raw((chunk({name: "Hm."}), chunk({"content": "Yes."}, "stop")))) as (model, _):
         deltas = (await events(model))[:2]
     assert deltas == [ReasoningDelta("Hm."), TextDelta("Yes.")]
+
+
+async def test_reasoning_that_is_said_under_both_its_names_is_shown_once() -> None:
+    chunks = (chunk({"reasoning": "Hm.", "reasoning_content": "Hm."}), chunk({"content": "Yes."}, "stop"))
+    async with talking(OPENAI_CHAT, Raw(chunks)) as (model, _):
+        deltas = (await events(model))[:-1]
+    assert "".join(each.text for each in deltas if isinstance(each, ReasoningDelta)) == "Hm."
 
 
 async def test_a_refusal_is_text_with_its_own_stop() -> None:
@@ -236,6 +347,34 @@ async def test_system_messages_stay_where_they_are() -> None:
         ("user", "B"),
         ("system", "C"),
     ]
+
+
+async def test_a_template_that_wants_strict_turns_gets_them_from_then_on() -> None:
+    refusal = Status(400, "Conversation roles must alternate user/assistant/user/assistant/...", "BadRequestError")
+    image = ImagePart(PNG, "image/png")
+    transcript = (
+        system("You help."),
+        assistant("Before."),
+        user("One"),
+        Message(Role.USER, (TextPart("Two"), image)),
+        assistant("", ToolCall("a", "look")),
+        tool_results(ToolResult("a", (TextPart("seen"),))),
+        system("Be brief."),
+        assistant("Yes."),
+        assistant("And no."),
+        user("Why?"),
+    )
+    async with talking(SEEING, refusal, Say("So."), Say("Again.")) as (model, service):
+        assert (await complete(model, asking(*transcript))).message.text == "So."
+        await complete(model, asking(*transcript))
+    assert service.refusals == []
+    first, again = service.requests[1:]
+    assert first.messages == again.messages
+    roles = [message["role"] for message in first.messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
+    assert first.messages[0]["content"] == "You help.\n\nBe brief."
+    assert [part["type"] for part in first.messages[3]["content"]] == ["text", "text", "image_url"]
+    assert first.messages[6]["content"] == "Yes.\n\nAnd no."
 
 
 def test_the_vendor_knows_the_token_limit_by_another_name() -> None:

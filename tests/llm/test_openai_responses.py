@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +27,7 @@ from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from bot.llm import openai_responses
 from bot.llm.openai_responses_request import request_body
-from tests.fakes.llm import Call, ErrorEvent, Raw, Reply, Say, Status
+from tests.fakes.llm import Bytes, Call, ErrorEvent, Raw, Reply, Say, Status
 from tests.fakes.llm_responses import sealed
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_RESPONSES, asking, complete, events, talking
 
@@ -170,6 +171,88 @@ async def test_servers_that_do_not_stream_or_number_their_items_are_understood()
     assert first == TextDelta("Rain.")
     assert isinstance(last, Completion)
     assert last.message == assistant("Rain.")
+
+
+@pytest.mark.parametrize("index", [0, None])
+async def test_items_that_share_a_number_or_have_none_are_all_kept(index: int | None) -> None:
+    def call(n: int) -> dict[str, Any]:
+        item = {"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "look"}
+        return {**item, "arguments": f'{{"n": {n}}}'}
+
+    def fragment(n: int) -> dict[str, Any]:
+        place = {} if index is None else {"output_index": index}
+        return {
+            "type": "response.function_call_arguments.delta",
+            **place,
+            "item_id": f"fc_{n}",
+            "delta": f'{{"n": {n}}}',
+        }
+
+    stream = (
+        added(index, type="message", id="msg_1"),
+        said("I look.", index),
+        done(index, type="message", id="msg_1", content=[{"type": "output_text", "text": "I look."}]),
+        added(index, **{**call(1), "arguments": ""}),
+        added(index, **{**call(2), "arguments": ""}),
+        fragment(2),
+        fragment(1),
+        done(index, **call(1)),
+        done(index, **call(2)),
+        done(index, **call(2)),
+        ended(),
+    )
+    async with RESPONSES(Raw(stream)) as (model, _):
+        message = (await complete(model)).message
+    assert message == assistant("I look.", ToolCall("c1", "look", {"n": 1}), ToolCall("c2", "look", {"n": 2}))
+
+
+async def test_arguments_may_be_an_object_in_place_of_its_text() -> None:
+    item = done(0, type="function_call", call_id="a", name="look", arguments={"n": 1})
+    async with RESPONSES(Raw((item, ended()))) as (model, _):
+        assert (await complete(model)).message.tool_calls == (ToolCall("a", "look", {"n": 1}),)
+
+
+OUTPUT = [
+    {"type": "message", "content": [{"type": "output_text", "text": "I look."}]},
+    {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}"},
+]
+
+
+async def test_items_may_be_told_at_the_end_alone() -> None:
+    async with RESPONSES(Raw((said("I look."), ended(output=OUTPUT)))) as (model, _):
+        assert (await complete(model)).message == assistant("I look.", ToolCall("a", "look"))
+
+
+async def test_a_server_that_does_not_stream_is_understood() -> None:
+    whole = {"object": "response", "status": "completed", "output": OUTPUT, "usage": {"input_tokens": 3}}
+    body = Bytes((json.dumps(whole).encode(),), headers={"content-type": "application/json"})
+    async with RESPONSES(body) as (model, _):
+        *deltas, last = await events(model)
+    assert deltas == [TextDelta("I look.")]
+    assert last == Completion(assistant("I look.", ToolCall("a", "look")), StopReason.TOOLS, Usage(3))
+
+
+async def test_a_reply_that_says_too_little_of_its_end_is_not_taken_for_complete() -> None:
+    call = done(0, type="function_call", call_id="a", name="look", arguments="{}")
+    async with RESPONSES(Raw((call, {"type": "response.incomplete"}))) as (model, _):
+        completion = await complete(model)
+    assert (completion.stop, completion.message.tool_calls) == (StopReason.LENGTH, ())
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+async def test_a_reply_that_failed_is_no_answer_whatever_its_event_is_called(status: str) -> None:
+    end = {"type": "response.completed", "response": {"status": status, "error": {"message": "Oh."}}}
+    async with RESPONSES(Raw((said("Hm."), end))) as (model, _):
+        with pytest.raises(ModelUnavailable, match="Oh"):
+            await events(model)
+
+
+async def test_reasoning_without_an_id_goes_back_without_one() -> None:
+    thought = done(0, type="reasoning", summary=[], encrypted_content=sealed("Hm."))
+    async with RESPONSES(Raw((thought, said("Yes.", 1), ended())), Say("Fine.")) as (model, service):
+        reply = (await complete(model)).message
+        await complete(model, asking(user("?"), reply, user("Sure?")))
+    assert service.requests[1].messages[1] == {"type": "reasoning", "summary": [], "encrypted_content": sealed("Hm.")}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.errors import SettingsError
+from bot.errors import ModelUnavailable, SettingsError
+from bot.llm import openai_chat
 from bot.llm.complaints import Complaint
 from bot.llm.service import Service, retry_after
+from tests.llm.conversation import events
 
+OLD_WAYS = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+"""The transport of the vendors' libraries hands a proxy's password over in a way that is deprecated."""
 HOME = "https://api.vendor.example/v1"
 
 
@@ -80,3 +85,35 @@ def test_a_date_without_a_zone_is_in_universal_time() -> None:
 
 def test_a_date_that_has_passed_asks_for_no_wait() -> None:
     assert retry_after({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0.0
+
+
+def test_without_a_key_there_is_none_to_take_out() -> None:
+    said = service(key="").refused(Complaint(400, "none of the above"))
+    assert "none of the above" in str(said)
+
+
+@OLD_WAYS
+async def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://sam:hunter-two@127.0.0.1:{port}")
+        model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
+        with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy") as caught:
+            await events(model)
+        await model.close()
+    assert "hunter" not in f"{caught.value} {caught.value!r}"
+
+
+@OLD_WAYS
+async def test_a_proxy_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://sam:hunter-two@127.0.0.1:9")
+    model = openai_chat.create(openai_chat.Config("m", "sk-0123456789", base_url="https://models.example/v1"))
+    with pytest.raises(ModelUnavailable, match="cannot be reached through the proxy"):
+        await events(model)
+    await model.close()

@@ -35,12 +35,17 @@ def process(server: str, env: Mapping[str, str]) -> Client:
     return Client(command, read_timeout_seconds=PATIENCE)
 
 
+async def begun(server: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    """The bare process, for tests about what it makes of its settings and of signals."""
+    return await started(server, env, on=await asyncio.to_thread(python))
+
+
 async def started(
-    server: str, env: Mapping[str, str], stdout: int = asyncio.subprocess.PIPE
+    server: str, env: Mapping[str, str], stdout: int = asyncio.subprocess.PIPE, on: str = sys.executable
 ) -> asyncio.subprocess.Process:
-    """The bare process on a Python as it is, for tests about how it lives and dies."""
+    """The bare process on a Python as it is, for tests about how it comes to its own end."""
     return await asyncio.create_subprocess_exec(
-        sys.executable,
+        on,
         "-m",
         f"mcp_servers.{server}",
         cwd=REPOSITORY,

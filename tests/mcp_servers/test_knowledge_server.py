@@ -24,7 +24,7 @@ from mcp_servers.knowledge.library import Library
 from mcp_servers.knowledge.server import create_server
 from mcp_servers.knowledge.settings import SAMPLE, InvalidSetting, Settings, read_settings
 from mcp_servers.knowledge.wording import STILL_READING
-from tests.mcp_servers.processes import HELLO, PATIENCE, process, shake_hands, started, structured, text_of
+from tests.mcp_servers.processes import HELLO, PATIENCE, begun, process, shake_hands, started, structured, text_of
 from tests.tools.boxes import call as called
 from tests.tools.boxes import named, text
 from tests.tools.boxes import started as toolbox
@@ -301,7 +301,7 @@ async def test_what_cannot_be_used_is_told_in_one_line_and_ends_with_two(tmp_pat
         ({"KNOWLEDGE_FOLDER": "/nowhere"}, "KNOWLEDGE_FOLDER is '/nowhere', which is no folder here;"),
         ({"KNOWLEDGE_DATABASE": str(tmp_path / "letter")}, f"The index {tmp_path}/letter cannot be used (file is not"),
     ):
-        child = await started("knowledge", environment)
+        child = await begun("knowledge", environment)
         output, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
         assert (child.returncode, output) == (2, b"")
         assert errors.decode().startswith(f"knowledge: {problem}")
@@ -320,7 +320,7 @@ async def test_it_ends_quietly_when_its_input_ends_even_while_the_folder_is_bein
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_without_a_traceback_and_the_index_is_whole(by: signal.Signals, tmp_path: Path) -> None:
     environment = {"KNOWLEDGE_DATABASE": str(tmp_path / "index.db")}
-    child = await started("knowledge", environment)
+    child = await begun("knowledge", environment)
     await shake_hands(child)
     child.send_signal(by)
     _, errors = await asyncio.wait_for(child.communicate(), PATIENCE)

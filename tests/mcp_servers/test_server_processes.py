@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.jma import FakeJma, Slow
-from tests.mcp_servers.processes import HELLO, PATIENCE, shake_hands, started
+from tests.mcp_servers.processes import HELLO, PATIENCE, begun, shake_hands, started
 
 SERVERS = ("weather", "notes", "knowledge")
 
 
+def harmless(folder: Path) -> dict[str, str]:
+    return {"NOTES_FILE": str(folder / "notes.json"), "WEATHER_SAMPLE": "always"}
+
+
 async def all_started(folder: Path, stdout: int = asyncio.subprocess.PIPE) -> list[asyncio.subprocess.Process]:
-    env = {"NOTES_FILE": str(folder / "notes.json"), "WEATHER_SAMPLE": "always"}
-    return [await started(server, env, stdout) for server in SERVERS]
+    return [await started(server, harmless(folder), stdout) for server in SERVERS]
 
 
 async def test_a_server_ends_quietly_when_its_input_ends(tmp_path: Path) -> None:
@@ -28,7 +31,7 @@ async def test_a_server_ends_quietly_when_its_input_ends(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_a_server_without_a_traceback(by: signal.Signals, tmp_path: Path) -> None:
-    for child in await all_started(tmp_path):
+    for child in [await begun(server, harmless(tmp_path)) for server in SERVERS]:
         await shake_hands(child)
         child.send_signal(by)
         _, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
@@ -61,7 +64,7 @@ async def test_input_that_ends_during_a_call_ends_the_server_without_waiting_for
 
 
 async def test_a_setting_that_means_nothing_is_told_in_one_line_and_ends_with_two() -> None:
-    child = await started("weather", {"WEATHER_SAMPLE": "sometimes"})
+    child = await begun("weather", {"WEATHER_SAMPLE": "sometimes"})
     output, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
     assert (child.returncode, output) == (2, b"")
     assert errors.decode() == (

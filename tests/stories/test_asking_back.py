@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from bot.reception.inquiries import FINISHED, REFUSED, SENT
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
+from tests.fakes.programs import listening
 from tests.fakes.terminal import PATIENCE
 from tests.stories.program import a_bot
 from tests.stories.workplace import Workplace
@@ -51,16 +51,9 @@ def model() -> Iterator[FakeLanguageModel]:
 @asynccontextmanager
 async def travel(folder: Path, model: FakeLanguageModel, era: str, **environment: str) -> AsyncIterator[Workplace]:
     """A folder with a server that runs on its own, and asks back."""
-    server = await asyncio.create_subprocess_exec(sys.executable, str(BOOKING), era, stdout=asyncio.subprocess.PIPE)
-    try:
-        assert server.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            port = (await server.stdout.readline()).split()[1].decode()
+    with listening(str(BOOKING), era) as (port, _):
         entry = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
         yield Workplace(folder, {"travel": entry}, model=model, policy=POLICY, **environment)
-    finally:
-        server.kill()
-        await server.wait()
 
 
 @every_era

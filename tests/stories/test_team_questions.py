@@ -4,8 +4,6 @@ protocol, asked for by the model and answered by the person in whose name the ca
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from bot.domain.messages import ToolResult
 from bot.reception.inquiries import FINISHED, REFUSED, SENT
 from tests.fakes.parts import ask_for, call, say
+from tests.fakes.programs import listening
 from tests.stories.team import Talk, Team
 from tests.tools.boxes import remote, started
 
@@ -31,15 +30,9 @@ every_era = pytest.mark.parametrize("era", ERAS)
 @asynccontextmanager
 async def travel(team: Team, era: str) -> AsyncIterator[str]:
     """The server; its address. What it is asked for needs no signature."""
-    process = await asyncio.create_subprocess_exec(sys.executable, str(BOOKING), era, stdout=asyncio.subprocess.PIPE)
     team.allowed = {BOOK, PAY}
-    try:
-        assert process.stdout is not None
-        port = (await asyncio.wait_for(process.stdout.readline(), 30)).split()[1].decode()
+    with listening(str(BOOKING), era) as (port, _):
         yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        await process.wait()
 
 
 @asynccontextmanager

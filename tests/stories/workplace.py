@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from tests.fakes import AUTHORITY
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.programs import Program, python
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
@@ -63,6 +64,7 @@ class Workplace:
         self._write_config(servers, policy)
         self.environment = {
             "PATH": os.environ["PATH"],
+            "SSL_CERT_FILE": AUTHORITY,
             "HOME": str(folder),
             "LOGNAME": "owner",
             "LANG": "C.UTF-8",

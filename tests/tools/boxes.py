@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 from bot.domain.conversations import Author
@@ -20,6 +18,7 @@ from bot.ports import CallContext
 from bot.tools.breaker import Tripping
 from bot.tools.pacing import Pacing
 from bot.tools.toolbox import McpToolbox
+from tests.fakes.programs import Program, listening, python
 
 FAKES = Path(__file__).parent.parent / "fakes" / "mcp"
 ANA = Author("console", "ana", "Ana")
@@ -40,8 +39,8 @@ LIMIT = 15.0
 
 
 def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
-    """The real server as a child process."""
-    transport = StdioTransport("python", (str(FAKES / "server.py"), "stdio", *options), env or {})
+    """The real server as a child process, on a Python that has loaded what it needs."""
+    transport = StdioTransport(python(), (str(FAKES / "server.py"), "stdio", *options), env or {})
     return ServerConfig(name, transport, **fields)
 
 
@@ -57,17 +56,10 @@ def remote(name: str, url: str, headers: dict[str, str] | None = None, **fields:
 
 
 @contextmanager
-def http_server(env: dict[str, str] | None = None, *, transport: str = "http") -> Iterator[tuple[str, Popen[str]]]:
+def http_server(env: Mapping[str, str] | None = None, *, transport: str = "http") -> Iterator[tuple[str, Program]]:
     """The real server over HTTP, or over `sse`: its address and its process."""
-    with Popen(
-        [sys.executable, str(FAKES / "server.py"), transport], stdout=PIPE, stderr=DEVNULL, text=True, env=env
-    ) as process:
-        try:
-            assert process.stdout is not None
-            port = process.stdout.readline().split()[1]
-            yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
-        finally:
-            process.kill()
+    with listening(str(FAKES / "server.py"), transport, environment=env) as (port, process):
+        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}", process
 
 
 @asynccontextmanager

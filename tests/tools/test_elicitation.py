@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import pytest
@@ -45,6 +43,7 @@ from bot.tools.places import place_of
 from bot.tools.redaction import Redaction
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
+from tests.fakes.programs import listening, python
 from tests.tools.boxes import (
     ANA,
     LIMIT,
@@ -69,21 +68,15 @@ ASKED: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "
 def over_stdio(**fields: Any) -> ServerConfig:
     """The server that asks, as a child process."""
     return ServerConfig(
-        "s", StdioTransport("python", ("-m", "tests.fakes.mcp.asking", "stdio"), cwd=str(ROOT)), **fields
+        "s", StdioTransport(python(), ("-m", "tests.fakes.mcp.asking", "stdio"), cwd=str(ROOT)), **fields
     )
 
 
 @contextmanager
 def served(transport: str) -> Iterator[str]:
     """The address of the server that asks."""
-    command = [sys.executable, "-m", "tests.fakes.mcp.asking", transport]
-    with Popen(command, cwd=ROOT, stdout=PIPE, stderr=DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            port = process.stdout.readline().split()[1]
-            yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
-        finally:
-            process.kill()
+    with listening("tests.fakes.mcp.asking", transport) as (port, _):
+        yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
 
 
 @pytest.fixture(scope="module")

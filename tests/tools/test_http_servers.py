@@ -11,7 +11,20 @@ import pytest
 from bot.domain.servers import ServerStatus
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
-from tests.tools.boxes import FAST, call, error_text, http_server, named, remote, started, text, unknown, unsent, until
+from tests.tools.boxes import (
+    FAST,
+    LIMIT,
+    call,
+    error_text,
+    http_server,
+    named,
+    remote,
+    started,
+    text,
+    unknown,
+    unsent,
+    until,
+)
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 
@@ -193,7 +206,7 @@ async def test_a_killed_server_is_noticed_while_nobody_calls_it() -> None:
         async with started(remote("s", url)) as box:
             await box.offer()
             process.kill()
-            process.wait()
+            process.wait_for(LIMIT)
             await until(lambda: status(box) is ServerStatus.FAILED)
             assert (await box.offer()).tools == ()
             assert "cannot be reached" in box.servers()[0].problem

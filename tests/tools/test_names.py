@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.domain.tools import Tool, ToolSet
+from bot.engine.outcomes import READ_RESULT
+from bot.engine.tool_search import CALL_TOOL, SEARCH_TOOLS
 from bot.tools.catalogue import adopted
 from bot.tools.names import offered_name
 
@@ -40,6 +42,15 @@ def test_the_border_between_server_and_tool_cannot_be_moved() -> None:
 def test_a_name_that_imitates_a_marked_one_is_marked_itself() -> None:
     marked = offered_name("s", "a b")
     assert offered_name("s", marked.removeprefix("s__")) != marked
+
+
+@given(SERVERS | st.just("countersign"), st.text(min_size=1, max_size=100))
+@example("countersign", "call_tool")
+@example("countersign", "search_tools")
+@example("countersign", "read_result")
+@example("countersign_", "_read_result")
+def test_no_tool_of_a_server_is_called_like_one_of_the_bots_own(server: str, tool: str) -> None:
+    assert offered_name(server, tool) not in (SEARCH_TOOLS, CALL_TOOL, READ_RESULT)
 
 
 @given(SERVERS, st.text(min_size=1, max_size=100))

@@ -57,16 +57,6 @@ async def test_tools_come_by_name_and_always_in_the_same_order() -> None:
     assert one.absent == ()
 
 
-async def test_the_version_changes_with_what_is_offered_and_with_nothing_else() -> None:
-    versions = []
-    for script in (offering("t"), offering("t"), offering("t", destructiveHint=True), offering("t", "u")):
-        async with started(raw(script=script)) as box:
-            versions.append((await box.offer()).version)
-    same, again, *others = versions
-    assert same == again
-    assert len({same, *others}) == 3
-
-
 async def test_one_name_on_two_servers_is_two_tools() -> None:
     async with started(raw("a", script=offering("b__c")), raw("a__b", script=offering("c"))) as box:
         offer = await box.offer()

@@ -31,6 +31,7 @@ from bot.settings import read_settings
 from bot.web.parts import WebParts
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, ScriptedModel
+from tests.migrated import at_hand
 
 ADMIN_TOKEN = "the-operators-own-token-of-the-tests"
 DEMO = ModelChoice("demo", "demo")
@@ -103,7 +104,7 @@ async def opened_api(
         file = folder / "servers.json"
         file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
         given = {
-            "database_url": f"sqlite:///{folder / 'countersign.db'}",
+            "database_url": f"sqlite:///{await at_hand(folder / 'countersign.db')}",
             "admin_api_token": ADMIN_TOKEN,
             "port": 0,
             "mcp_servers_file": file,

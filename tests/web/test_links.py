@@ -37,6 +37,7 @@ from bot.web.links import routes as link_routes
 from bot.web.server import served
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface
+from tests.migrated import at_hand
 from tests.web.house import DEMO
 
 PUBLIC = "https://bot.example.com"
@@ -143,7 +144,7 @@ async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("lookup")
         given = {
-            "database_url": f"sqlite:///{folder / 'countersign.db'}",
+            "database_url": f"sqlite:///{await at_hand(folder / 'countersign.db')}",
             "port": 0,
             "mcp_servers_file": folder / "no servers.json",
             "public_url": PUBLIC,

@@ -37,6 +37,7 @@ from bot.web.server import served
 from tests.commands.sign_ins import MemorySignIns, SigningOffice
 from tests.fakes.oauth import FakeOAuth
 from tests.fakes.parts import ANA, HALL
+from tests.migrated import at_hand
 from tests.web.house import ADMIN_TOKEN, DEMO
 from tests.web.test_links import Staff, text_of
 
@@ -88,7 +89,7 @@ def address_of(reply: Reply) -> str:
 async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncIterator[Desk]:
     async with FakeOAuth() as oauth:
         given = {
-            "database_url": f"sqlite:///{folder / 'countersign.db'}",
+            "database_url": f"sqlite:///{await at_hand(folder / 'countersign.db')}",
             "port": 0,
             "mcp_servers_file": folder / "no servers.json",
             "public_url": PUBLIC,

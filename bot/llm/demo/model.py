@@ -59,8 +59,8 @@ class DemoModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Tools, no images and no files; any length of transcript."""
-        return Capabilities(tools=True, images=False, files=False)
+        """Tools, as many as there are, no images and no files; any length of transcript."""
+        return Capabilities(tools=True, images=False, files=False, searches=False)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer's text word by word and a Completion last. Never fails."""

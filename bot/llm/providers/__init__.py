@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -39,6 +40,7 @@ class Provider:
 
     `module` is the one in `bot.llm` that speaks its protocol. `variables` begins the names of the variables that hold
     its key and its address; empty for a provider that needs neither. `model` is the one that is used if none is named.
+    `more` is what else the module's Config should be told.
     """
 
     module: Callable[[Access], str]
@@ -46,6 +48,7 @@ class Provider:
     model: str = ""
     address: str | None = None
     key: Key = Key.NEEDED
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def lacks_key(self, access: Access) -> bool:
         """Whether the settings must say more before its models can be asked."""

@@ -37,6 +37,7 @@ from bot.stores import AwaitedCall
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of
 from bot.web.turns.shapes import ApprovalShape, approval_shape
 from bot.web.turns.waiting import LOOKED_AT, reaches
@@ -101,7 +102,7 @@ class ApprovalList(Sent):
 
 def routes(parts: WebParts) -> APIRouter:
     """See what waits, and decide."""
-    router = APIRouter(tags=["approvals"])
+    router = api_router(tags=["approvals"])
     desk = _Desk(parts)
 
     @router.get("/api/responses/approvals", response_model=ApprovalList)

@@ -19,6 +19,7 @@ from bot.domain.conversations import ConversationKey, Member
 from bot.rendering.reply_json import reply_json
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
+from bot.web.routes import api_router
 from bot.web.turns.addresses import own_place
 from bot.web.wire import Sent, Taken
 
@@ -142,7 +143,7 @@ class CommandRoutes:
 
 def routes(parts: WebParts) -> APIRouter:
     """Its routes."""
-    router, commands = APIRouter(prefix="/api/commands", tags=["commands"]), CommandRoutes(parts)
+    router, commands = api_router(prefix="/api/commands", tags=["commands"]), CommandRoutes(parts)
     router.post("", name="run_command", summary="Any command")(commands.said)
     router.post("/forms", name="submit_form", summary="A form of a command, filled in")(commands.filled)
     return router

@@ -18,6 +18,7 @@ from bot.stores import Archive, ConversationSummary
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of, may_see, no_such_conversation, place, read_id
 from bot.web.turns.shapes import ConversationStatus, MessageShape, ToolCallShape, calls_of, messages_of
 from bot.web.turns.waiting import reaches
@@ -72,7 +73,7 @@ class ConversationList(Sent):
 
 def routes(parts: WebParts) -> APIRouter:
     """List, create, read, delete."""
-    router = APIRouter(tags=["conversations"])
+    router = api_router(tags=["conversations"])
     archive = parts.command_parts.archive
 
     @router.get("/api/conversations", response_model=ConversationList)

@@ -17,6 +17,7 @@ from bot.domain.elicitations import Action, Elicited, FormAsk
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of
 from bot.web.turns.elicitations import ElicitationShape, elicitation_shape
 from bot.web.wire import Sent, Taken
@@ -46,7 +47,7 @@ class ElicitationOutcome(Sent):
 
 def routes(parts: WebParts) -> APIRouter:
     """See what a server asks, and answer."""
-    router = APIRouter(tags=["elicitations"])
+    router = api_router(tags=["elicitations"])
     desk = _Desk(parts)
 
     @router.get("/api/responses/elicitation/{elicitationId}", response_model=ElicitationShape)

@@ -16,6 +16,7 @@ from bot.domain.policies import ANY, Rule
 from bot.domain.rule_language import RuleError, read_rule, rule_table, words
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.servers.manners import AskedManner, Manner, Moment
 from bot.web.servers.services import AtHere, Services
 from bot.web.wire import Sent, Taken
@@ -120,7 +121,7 @@ class PolicyRoutes:
 def routes(parts: WebParts) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
-    router = APIRouter(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
+    router = api_router(prefix="/api/mcp/approval-policies", tags=["policies"], dependencies=[Depends(services.asked)])
     policies = PolicyRoutes(services)
     router.get("", name="list_policies", summary="What runs, what asks and what never runs")(policies.listed)
     router.put("", name="set_policy", summary="What happens when somebody asks for a tool")(policies.put)

@@ -14,6 +14,7 @@ from bot.commands.refusals import Unknown
 from bot.domain.profiles import Profile
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.servers.manners import AskedManner, Manner, Moment
 from bot.web.servers.services import AtHere, Here, Services
 from bot.web.servers.versions import IfMatch, check, overtaken, tag
@@ -145,7 +146,7 @@ class ProfileRoutes:
 def routes(parts: WebParts) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
-    router = APIRouter(
+    router = api_router(
         prefix="/api/workspaces/{workspace}/agents", tags=["profiles"], dependencies=[Depends(services.in_workspace)]
     )
     profiles = ProfileRoutes(services)

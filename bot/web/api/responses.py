@@ -26,6 +26,7 @@ from bot.web.authentication import MemberCaller
 from bot.web.events import EventStream, ServerEvent, stream_described
 from bot.web.parts import WebParts
 from bot.web.problems import Problem, of_error
+from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of, is_own, may_see, own_place
 from bot.web.turns.cursors import Cursor
 from bot.web.turns.events import EVENTS, Teller
@@ -83,7 +84,7 @@ class Stopped(Sent):
 
 def routes(parts: WebParts) -> APIRouter:
     """Ask, follow, look, stop."""
-    router = APIRouter(tags=["responses"])
+    router = api_router(tags=["responses"])
     responses = _Responses(parts)
 
     @router.post("/api/responses/stream", response_model=ResponseShape, responses={**_STREAM, 202: _UNFINISHED})

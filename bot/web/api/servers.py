@@ -9,6 +9,7 @@ from pydantic import Field
 
 from bot.domain.servers import ServerStatus
 from bot.web.parts import WebParts
+from bot.web.routes import api_router
 from bot.web.servers.actions import server_action_routes
 from bot.web.servers.answers import ToolAnswer, Writer
 from bot.web.servers.manners import Manner
@@ -104,11 +105,10 @@ class AllServers:
 def routes(parts: WebParts) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
-    router = APIRouter(prefix="/api/mcp")
-    router.include_router(server_routes(services, services.globally), prefix="/servers")
-    router.include_router(server_action_routes(services, services.globally), prefix="/servers")
-    router.include_router(server_review_routes(services, services.globally), prefix="/servers")
-    together, everything = APIRouter(dependencies=[Depends(services.asked)]), AllServers(services)
+    router = api_router()
+    for routes_of_one in (server_routes, server_action_routes, server_review_routes):
+        router.routes.extend(routes_of_one(services, services.globally, "/api/mcp/servers").routes)
+    together, everything = api_router("/api/mcp", dependencies=[Depends(services.asked)]), AllServers(services)
     together.get("/tools", name="list_tools", summary="Every tool that servers offer here", tags=["tools"])(
         everything.tools
     )
@@ -118,5 +118,5 @@ def routes(parts: WebParts) -> APIRouter:
     together.post("/reload", name="reload_file", summary="Read the operator's file again", tags=["servers"])(
         everything.reloaded
     )
-    router.include_router(together)
+    router.routes.extend(together.routes)
     return router

@@ -22,6 +22,7 @@ from bot.domain.turns import ToolStep
 from bot.domain.views import ReadFile, TurnView
 from bot.ports import FrontDoor
 from bot.web.parts import WebParts
+from bot.web.routes import api_router
 from bot.web.servers.services import AtHere, Services
 from bot.web.wire import Sent, Taken
 
@@ -150,7 +151,7 @@ class ToolRoutes:
 def routes(parts: WebParts) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
-    router = APIRouter(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
+    router = api_router(prefix="/api/mcp", tags=["tools"], dependencies=[Depends(services.asked)])
     tools = ToolRoutes(services, parts.engine)
     later: dict[int | str, dict[str, Any]] = {
         202: {"model": Pending, "description": "It waits for a signature, or takes its time."}

@@ -15,6 +15,7 @@ from bot.domain.usage import MICRO, Balance, Every, Spender, Spent, SpentBy, Uni
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.turns.addresses import place
 from bot.web.wire import Sent, moment
 
@@ -75,7 +76,7 @@ MOST_NAMES = 1_000
 
 def routes(parts: WebParts) -> APIRouter:
     """One route."""
-    router = APIRouter(tags=["usage"])
+    router = api_router(tags=["usage"])
     usage = parts.command_parts.usage
 
     @router.get("/api/usage", response_model=UsageShape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from bot.web.parts import WebParts
+from bot.web.routes import api_router
 from bot.web.servers.actions import server_action_routes
 from bot.web.servers.reviews import server_review_routes
 from bot.web.servers.routes import server_routes
@@ -14,12 +15,7 @@ from bot.web.servers.services import Services
 def routes(parts: WebParts) -> APIRouter:
     """Its routes."""
     services = Services.of(parts.command_parts)
-    router = APIRouter(prefix="/api/workspaces/{workspace}")
-    router.include_router(server_routes(services, services.in_workspace, named="workspace_"), prefix="/mcp-servers")
-    router.include_router(
-        server_action_routes(services, services.in_workspace, named="workspace_"), prefix="/mcp-servers"
-    )
-    router.include_router(
-        server_review_routes(services, services.in_workspace, named="workspace_"), prefix="/mcp-servers"
-    )
+    router, prefix = api_router(), "/api/workspaces/{workspace}/mcp-servers"
+    for routes_of_one in (server_routes, server_action_routes, server_review_routes):
+        router.routes.extend(routes_of_one(services, services.in_workspace, prefix, named="workspace_").routes)
     return router

@@ -17,6 +17,7 @@ from bot.domain.servers import ServerStatus, Standing
 from bot.errors import ServerTrouble
 from bot.web.events import EventStream
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.servers.answers import CapabilitiesAnswer, Writer
 from bot.web.servers.manners import AskedManner, Manner, Moment
 from bot.web.servers.services import AtHere, FindHere, Services
@@ -170,9 +171,9 @@ class ServerActions:
         return Writer(self._services.parts, self._directory, manner)
 
 
-def server_action_routes(services: Services, find_here: FindHere, *, named: str = "") -> APIRouter:
-    """The routes. `named` begins their names."""
-    router = APIRouter(prefix="/{ref}", tags=["servers"], dependencies=[Depends(find_here)])
+def server_action_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
+    """The routes, below `prefix`. `named` begins their names."""
+    router = api_router(f"{prefix}/{{ref}}", tags=["servers"], dependencies=[Depends(find_here)])
     actions = ServerActions(services)
     posts = (
         ("connect", "Connect to a server now", actions.connected),

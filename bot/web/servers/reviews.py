@@ -8,6 +8,7 @@ from pydantic import Field
 from bot.commands.tool_reviewing import Waiting
 from bot.domain.pins import all_of
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.servers.manners import AskedManner, Manner, Moment
 from bot.web.servers.services import AtHere, FindHere, Services
 from bot.web.wire import Sent, Taken
@@ -81,9 +82,9 @@ class ReviewRoutes:
         return Approved(approved=[each.tool.original_name for each in found])
 
 
-def server_review_routes(services: Services, find_here: FindHere, *, named: str = "") -> APIRouter:
-    """The routes. `named` begins their names."""
-    router = APIRouter(prefix="/{ref}/review", tags=["servers"], dependencies=[Depends(find_here)])
+def server_review_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
+    """The routes, below `prefix`. `named` begins their names."""
+    router = api_router(f"{prefix}/{{ref}}/review", tags=["servers"], dependencies=[Depends(find_here)])
     reviews = ReviewRoutes(services)
     router.get("", name=f"{named}show_review", summary="Tools that wait for a review")(reviews.shown)
     router.post("", name=f"{named}approve_tools", summary="Approve tools as they were shown")(reviews.approved)

@@ -20,6 +20,7 @@ from bot.commands.server_keeping import Faulty, Overtaken
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.servers import ServerRecord, Standing
 from bot.web.problems import Problem
+from bot.web.routes import api_router
 from bot.web.servers.answers import ServerAnswer, ServerDetails, Writer, wanted_standing
 from bot.web.servers.bodies import Given, ServerBody, given
 from bot.web.servers.manners import AskedManner, Manner
@@ -178,9 +179,9 @@ class ServerRoutes:
             )
 
 
-def server_routes(services: Services, find_here: FindHere, *, named: str = "") -> APIRouter:
-    """The routes. `named` begins their names, which are different in every place."""
-    router = APIRouter(tags=["servers"], dependencies=[Depends(find_here)])
+def server_routes(services: Services, find_here: FindHere, prefix: str, *, named: str = "") -> APIRouter:
+    """The routes, below `prefix`. `named` begins their names, which are different in every place."""
+    router = api_router(prefix, tags=["servers"], dependencies=[Depends(find_here)])
     all_of_them = ServerRoutes(services)
     there: dict[int | str, dict[str, Any]] = {
         200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}

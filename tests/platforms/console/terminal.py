@@ -9,9 +9,9 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyte
 
@@ -34,6 +34,8 @@ class PseudoTerminal:
         self.stdin: TextIO = os.fdopen(os.dup(theirs), "r", encoding="utf-8")
         self.stdout: TextIO = os.fdopen(os.dup(theirs), "w", encoding="utf-8")
         self.raw = b""
+        self._seen_at = (-1, 0, 0)
+        self._seen: tuple[list[str], list[str]] = ([], [])
         self._screen = pyte.HistoryScreen(columns, rows, history=2000, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self._changed = asyncio.Event()
@@ -57,15 +59,13 @@ class PseudoTerminal:
     @property
     def lines(self) -> list[str]:
         """What is on the screen, without the empty lines at its end."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
+        return self._read_off()[1][:]
 
     @property
     def text(self) -> str:
         """Everything that was ever printed for good, and the screen."""
-        scrolled = [
-            "".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in self._screen.history.top
-        ]
-        return "\n".join([*scrolled, *self.lines])
+        scrolled, lines = self._read_off()
+        return "\n".join([*scrolled, *lines])
 
     @property
     def restored(self) -> bool:
@@ -107,6 +107,16 @@ class PseudoTerminal:
         wanted = echoed(text)
         await self.until(lambda: self.lines[-1] == wanted, f"the prompt {wanted!r}")
 
+    def _read_off(self) -> tuple[list[str], list[str]]:
+        """What has left the screen at its top, and what is on it; read once for all who look at it as it is now."""
+        screen = self._screen
+        now = len(self.raw), screen.columns, screen.lines
+        if self._seen_at != now:
+            scrolled = [_line(row) for row in screen.history.top]
+            lines = [_line(screen.buffer[y]) for y in range(screen.lines)]
+            self._seen_at, self._seen = now, (scrolled, "\n".join(lines).rstrip().split("\n"))
+        return self._seen
+
     def _size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -115,3 +125,8 @@ class PseudoTerminal:
         self.raw += data
         self._stream.feed(data)
         self._changed.set()
+
+
+def _line(row: Mapping[int, Any]) -> str:
+    """A line of cells as text: beyond the last one that was drawn there is nothing, behind a wide character's, too."""
+    return "".join([row[x].data for x in range(max(row, default=-1) + 1)]).rstrip()

@@ -1,0 +1,135 @@
+"""How well tools are found that a model is not given, and what that spares it.
+
+    .venv/bin/python -m benchmarks.tool_search
+
+300 tools of 20 servers (tool_search_tools.txt) and 200 questions, each with the tool that is meant
+(tool_search_queries.txt), in the words of people who have not read the descriptions. Printed are how many of the tools
+are among the five that a search finds, the tokens by the estimate that the bot uses, and the time. Nothing leaves this
+machine.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from bot.domain.tools import ServerGuidance, Tool, ToolSet
+from bot.engine.estimates import of_text, of_tools
+from bot.engine.offering import within_limit
+from bot.engine.tool_search import searched
+from bot.engine.tool_search_index import ToolIndex
+from bot.engine.tool_search_steps import told
+from bot.engine.tool_search_words import terms
+
+_FOLDER = Path(__file__).parent
+_TOOL = re.compile(r"(\w+)\((.*?)\): (.*)")
+_SERVER = re.compile(r"= (\w+) \| (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """What somebody is looking for, and the name of the tool that does it."""
+
+    words: str
+    meant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a search went: the tools it found, the best first, and how long it took, in seconds."""
+
+    labelled: Labelled
+    tools: tuple[Tool, ...]
+    seconds: float
+
+    def within(self, most: int) -> bool:
+        """Whether the tool that is meant is among the first so many."""
+        return self.labelled.meant in [tool.name for tool in self.tools[:most]]
+
+
+def synthetic_tools() -> ToolSet:
+    """300 tools of 20 servers."""
+    tools: list[Tool] = []
+    guidance: list[ServerGuidance] = []
+    for line in (_FOLDER / "tool_search_tools.txt").read_text(encoding="utf-8").splitlines():
+        if server := _SERVER.fullmatch(line):
+            guidance.append(ServerGuidance(server[1], description=server[2]))
+        elif tool := _TOOL.fullmatch(line):
+            tools.append(_tool(guidance[-1].server, *tool.groups()))
+    return ToolSet(tuple(tools), tuple(guidance))
+
+
+def labelled_queries() -> Sequence[Labelled]:
+    """200 questions with the tool that is meant."""
+    lines = (_FOLDER / "tool_search_queries.txt").read_text(encoding="utf-8").splitlines()
+    return [Labelled(words, meant) for meant, words in (line.split(": ", 1) for line in lines)]
+
+
+def index_of(offered: ToolSet) -> ToolIndex:
+    """The index of these tools."""
+    return ToolIndex(offered.tools, {each.server: each.description for each in offered.guidance})
+
+
+def searches(offered: ToolSet) -> Sequence[Found]:
+    """Every question asked once."""
+    index = index_of(offered)
+    found = []
+    for each in labelled_queries():
+        began = time.perf_counter()
+        tools = index.best(each.words)
+        found.append(Found(each, tools, time.perf_counter() - began))
+    return found
+
+
+def recall(found: Sequence[Found], most: int) -> float:
+    """The share of the questions whose tool is among the first so many."""
+    return mean(each.within(most) for each in found)
+
+
+def shared_words(offered: ToolSet) -> float:
+    """The share of the questions' words that stand in the name, the arguments or the description of what is meant."""
+    tools = {tool.name: tool for tool in offered.tools}
+    shares = []
+    for each in labelled_queries():
+        tool, asked = tools[each.meant], set(terms(each.words))
+        said = set(terms(f"{tool.original_name} {tool.description} {' '.join(tool.input_schema['properties'])}"))
+        shares.append(len(asked & said) / len(asked))
+    return mean(shares)
+
+
+def _tool(server: str, name: str, arguments: str, description: str) -> Tool:
+    properties = {
+        each.strip(): {"type": "string", "description": f"The {each.strip().replace('_', ' ')}."}
+        for each in arguments.split(",")
+        if each.strip()
+    }
+    schema = {"type": "object", "properties": properties, "required": list(properties)[:1]}
+    return Tool(f"{server}__{name}", server, name, description=description, input_schema=schema)
+
+
+def main() -> None:
+    """Print the table."""
+    offered = synthetic_tools()
+    began = time.perf_counter()
+    index_of(offered)
+    made = time.perf_counter() - began
+    found = searches(offered)
+    answers = [of_text("\n".join(told(each.labelled.words, each.tools))) for each in found]
+    print(f"{len(offered.tools)} tools of {len(offered.guidance)} servers, {len(found)} questions")
+    print(f"words of a question that its tool has, too   {shared_words(offered):8.0%}")
+    for most in (1, 3, 5):
+        print(f"recall@{most}                                     {recall(found, most):8.1%}")
+    print(f"tokens of all definitions                    {of_tools(offered.tools):8,.0f}")
+    print(f"tokens of the 128 that services take         {of_tools(within_limit(offered).tools):8,.0f}")
+    print(f"tokens of the bot's own, with search         {of_tools(searched(offered.tools)):8,.0f}")
+    print(f"tokens that a search adds, on average        {mean(answers):8,.0f}")
+    print(f"milliseconds to make the index               {made * 1000:8.1f}")
+    print(f"milliseconds a search, on average            {mean(each.seconds for each in found) * 1000:8.2f}")
+
+
+if __name__ == "__main__":
+    main()

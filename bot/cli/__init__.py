@@ -1,0 +1,66 @@
+"""The command line: words to options, errors to one line, endings to exit codes (0 ok, 1 failed, 2 usage, 130
+interrupted). What the commands do is in `bot.app`, which each loads when it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bot import __version__
+from bot.cli import audit, database, secrets, tokens
+from bot.cli.running import USAGE, complain
+from bot.cli.talking import chat, doctor, run
+from bot.cli.verbs import WORDS, servers, usage
+
+app = typer.Typer(
+    name="countersign",
+    help="An assistant that works through MCP servers and acts only on the right person's signature.",
+    add_completion=False,
+    # Plain help and one-line errors; loading rich for boxes would take longer than anything else `--help` does.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(database.commands, name="db")
+app.add_typer(secrets.commands, name="secrets")
+app.add_typer(audit.commands, name="audit")
+app.add_typer(tokens.commands, name="tokens")
+app.command()(chat)
+app.command()(run)
+app.command(context_settings=WORDS)(servers)
+app.command(context_settings=WORDS)(usage)
+app.command()(doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"countersign {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    _show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(USAGE)
+
+
+def main() -> None:
+    """The entry point."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "countersign"
+        said = error.format_message().replace("Value error, ", "")
+        complain(f"{said}{'' if said.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
+        code = USAGE
+    sys.exit(code or 0)

@@ -1,0 +1,123 @@
+"""The turns before this one, as one turn's prompts tell them: read once, and made shorter where they take too much.
+
+Called by `prompting`. What is shorter stays so for all later turns: the oldest become a summary, which is kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from bot.domain.completions import Capabilities
+from bot.domain.messages import Message
+from bot.domain.past import Past, Summary
+from bot.domain.turns import Claim, Turn
+from bot.domain.usage import UsageKind
+from bot.engine.estimates import Estimates, of_messages
+from bot.engine.memory import HISTORY_TURNS, Exchange, Memory, exchanges, kept
+from bot.engine.outcomes import Excerpts
+from bot.engine.summarising import LIMITS, NotSummedUp, SummedUp, sum_up, told
+from bot.ports import LanguageModel, TurnLog
+
+LEFT_OUT = "The oldest messages here did not fit any more and could not be summed up: I do not know them now."
+NOT_LOOKED_AT = "This fills all that the model can read: what was said before did not fit beside it."
+_SUMMING_UP = "Summing up what was said earlier"
+
+
+class Recollection:
+    """What one turn remembers: the newest turns before it whole, and a summary. `on_activity` is told what people
+    should see meanwhile; `excerpts` are of the results in it and of this turn's own.
+    """
+
+    def __init__(
+        self, claim: Claim, log: TurnLog, memory: Memory, estimates: Estimates, on_activity: Callable[[str], None]
+    ) -> None:
+        self._claim = claim
+        self._log = log
+        self._memory = memory
+        self._estimates = estimates
+        self._on_activity = on_activity
+        self._past: Past | None = None
+        self._whole: list[Exchange] = []
+        """Those of the past that are told whole."""
+        self._in_view = True
+        self._notes: list[str] = []
+        self.excerpts = Excerpts()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences for people about what is not remembered."""
+        return self._notes
+
+    async def read(self, turn: Turn, *, readable: bool, shared: bool) -> None:
+        """Read it, once. `readable` says that the model has the tool to read on in large results, `shared` that several
+        people write there.
+        """
+        if self._past is None:
+            self._past = await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
+            self.excerpts = Excerpts(readable=readable)
+            self._whole = exchanges(self._past.turns, self._memory.replay, self.excerpts, shared=shared)
+
+    def messages(self, capabilities: Capabilities) -> list[Message]:
+        """As a model with this window is told it."""
+        if not self._in_view:
+            return []
+        return [*self._summary(capabilities), *(message for each in self._whole for message in each.messages)]
+
+    def put_aside(self) -> None:
+        """Tell none of it in this turn, which fills the window by itself. Nothing of it is lost for later turns."""
+        if self._in_view and self._past is not None and (self._whole or self._past.summary):
+            self._notes.append(NOT_LOOKED_AT)
+        self._in_view = False
+
+    def fixed(self, capabilities: Capabilities) -> float:
+        """What it takes however much is summed up, as an estimate."""
+        return of_messages(self._summary(capabilities))
+
+    async def fit(self, name: str, model: LanguageModel, room: int, n: int) -> None:
+        """Make a summary of the oldest turns where those that are told whole take more than `room`, in the model's
+        tokens. `n` is the step that it is for.
+        """
+        if not self._whole or not self._in_view:
+            return
+        taken = self._estimates.tokens(name, sum(each.size for each in self._whole))
+        if taken > room or len(self._whole) >= HISTORY_TURNS:
+            await self._shorten(name, model, room, n)
+
+    async def _shorten(self, name: str, model: LanguageModel, room: int, n: int) -> None:
+        """Keep the newest, so that half of their room is free again, and sum up the others."""
+        assert self._past is not None
+        past, estimates = self._past, self._estimates
+        if past.summary is None and len(past.turns) >= HISTORY_TURNS and past.turns[0].turn.seq > 1:
+            self._note_what_is_left_out(past)  # nobody has read those before them
+        fitting = kept(self._whole, estimates.estimate(name, room / 2))
+        count = min(fitting, HISTORY_TURNS // 2, len(self._whole) - 1)
+        oldest = self._whole[: len(self._whole) - count]
+        self._whole = self._whole[len(oldest) :]
+        self._on_activity(_SUMMING_UP)
+        window = estimates.room(name, model.capabilities, LIMITS)
+        made = await sum_up(model, past.summary, oldest, estimates.estimate(name, window / 2))
+        if made.reply is not None:
+            await self._log.charge(self._claim, n, UsageKind.SUMMARY, made.reply.model, made.reply.usage)
+        match made:
+            case SummedUp(text):
+                await self._keep(Summary(oldest[-1].seq, text))
+            case NotSummedUp(for_now):
+                self._note_what_is_left_out(past)
+                if not for_now:  # the next question would be refused it, too
+                    await self._keep(Summary(oldest[-1].seq, past.summary.text if past.summary else ""))
+
+    async def _keep(self, summary: Summary) -> None:
+        assert self._past is not None
+        await self._log.sum_up(self._claim, summary, self._past)
+        self._past = replace(self._past, summary=summary)
+
+    def _summary(self, capabilities: Capabilities) -> list[Message]:
+        return told(self._past.summary if self._past is not None else None, capabilities)
+
+    def _note_what_is_left_out(self, past: Past) -> None:
+        """People are told once."""
+        noted = {note for each in past.turns for reply in each.replies for note in reply.notes}
+        left_out_before = past.summary is not None and not past.summary.text
+        if not left_out_before and LEFT_OUT not in noted.union(self._notes):
+            self._notes.append(LEFT_OUT)

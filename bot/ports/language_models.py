@@ -1,0 +1,33 @@
+"""What answers: language models, and how they are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
+
+
+class LanguageModel(Protocol):
+    """A provider of replies."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield text as it is written and a Completion last. Raises ModelUnavailable and ModelRejected; a stream that
+        ends without a Completion is an error of the adapter.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+class LanguageModels(Protocol):
+    """Every model that profiles may name."""
+
+    async def named(self, name: str) -> LanguageModel:
+        """The model called `provider:name`; the bot's own if the name is empty. Raises ModelRejected if it cannot be
+        used.
+        """

@@ -1,0 +1,65 @@
+"""Signing in to MCP servers by OAuth."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.domain.conversations import Author, ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who signs the bot in to which server, by id, and where they had asked for it."""
+
+    server: str
+    by: Author
+    conversation: ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSignIn:
+    """A sign-in as people may see it: the principal who has signed the bot in, since when (epoch seconds), and the
+    issuer of its tokens.
+    """
+
+    by: str
+    since: float
+    issuer: str
+
+
+class SignIns(Protocol):
+    """Signing in to servers by OAuth, as whoever administers them and the page they come back to use it. Only where
+    the operator has said under which address people reach the bot.
+    """
+
+    async def offered(self, server: str) -> bool:
+        """Whether a server, by id, takes a sign-in that a person can do in a browser: it is defined so, or has asked
+        for one itself when it was connected to last.
+        """
+
+    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+        """The address at which this person signs the bot in: for them alone, good for `SIGN_IN_SECONDS`. Finds the
+        authorization server and registers with it, within a limit. Raises NotFound and ServerTrouble.
+        """
+
+    async def back(
+        self,
+        state: str,
+        code: str,
+        issuer: str | None,
+        error: str,
+        allowed: Callable[[SignedIn], Awaitable[None]],
+    ) -> SignedIn:
+        """Somebody has come back with a code or an error (RFC 6749 4.1.2, RFC 9207): tokens are fetched and kept, and
+        the server is connected. `allowed` is asked first whether whoever had begun may still do so; what it raises is
+        raised. Raises NotFound if the state is no good: it never was one, was used, or its time is over; ServerTrouble,
+        with cause and fix for people.
+        """
+
+    async def kept(self, server: str) -> KeptSignIn | None:
+        """The sign-in there is, if there are tokens. Raises DatabaseError."""
+
+    async def forget(self, server: str, by: Author) -> bool:
+        """Sign out: the tokens are revoked where the server can do that, and forgotten. False if there were none."""

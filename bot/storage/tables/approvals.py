@@ -1,0 +1,106 @@
+"""What people are asked in turns, what they have said, and what they allow from then on."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bot.storage.tables.columns import Json, Words, metadata
+from bot.storage.tables.turns import steps
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("turn_id", sa.Text, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("proposed", Json, nullable=False),
+    sa.Column("revised", Json),
+    sa.Column("revised_by", Words, nullable=False, server_default=""),
+    sa.Column("signed", Json),
+    sa.Column("requested_for_id", Words, nullable=False),
+    sa.Column("requested_for_name", Words, nullable=False),
+    sa.Column("seen_from", sa.BigInteger, nullable=False),
+    sa.Column("expires_in", sa.Double),
+    sa.Column("posted_at", sa.Double),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("decided_by", Words, nullable=False, server_default=""),
+    sa.Column("decided_at", sa.Double),
+    sa.Column("reason", Words, nullable=False, server_default=""),
+    sa.Column("terms", Json),
+    sa.Column("remind_in", sa.Double),
+    sa.Column("reminded_at", sa.Double),
+    sa.Column("editors", Json),
+    sa.Column("signers", Json),
+    sa.UniqueConstraint("turn_id", "n"),
+    sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
+)
+_to_remind = sa.text("remind_in is not null and reminded_at is null")
+sa.Index("approvals_to_remind", approvals.c.posted_at, sqlite_where=_to_remind, postgresql_where=_to_remind)
+
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("person", Words, primary_key=True),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("verdict", sa.Text, nullable=False),
+    sa.Column("reason", Words, nullable=False, server_default=""),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("key", sa.Text, nullable=False, server_default=""),
+    sa.Column("evidence", Words, nullable=False, server_default=""),
+)
+
+grants = sa.Table(
+    "grants",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("server", sa.Text, nullable=False),
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False, server_default=""),
+    sa.Column("conversation", sa.Text, nullable=False, server_default=""),
+    sa.Column("person", Words, nullable=False, server_default=""),
+    sa.Column("granted_by", Words, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("revoked_at", sa.Double),
+    sa.Column("revoked_by", Words, nullable=False, server_default=""),
+    sa.Column("scope", sa.Text, nullable=False, server_default=""),
+    sa.Column("server_name", Words, nullable=False, server_default=""),
+    sa.Column("definition", sa.Text, nullable=False, server_default=""),
+    sa.Column("destructive", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("idle_seconds", sa.Double),
+    sa.Column("used_at", sa.Double),
+    sa.Column("granted_name", Words, nullable=False, server_default=""),
+    sa.Column("approval_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("rule", Words, nullable=False, server_default=""),
+    sa.Column("terms", sa.Text, nullable=False, server_default=""),
+)
+sa.Index("grants_tool", grants.c.server, grants.c.tool)
+
+# What servers ask back while a call of theirs runs, or before it can go on.
+elicitations = sa.Table(
+    "elicitations",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("turn_id", sa.Text, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("key", Words, nullable=False),
+    sa.Column("body", Json, nullable=False),
+    sa.Column("state", Json),
+    sa.Column("fence", sa.BigInteger),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("answer", Json),
+    sa.Column("answered_by", Words, nullable=False, server_default=""),
+    sa.Column("reason", Words, nullable=False, server_default=""),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("answered_at", sa.Double),
+    sa.Column("expires_in", sa.Double),
+    sa.Column("seen_from", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.UniqueConstraint("turn_id", "n", "round", "key"),
+    sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
+)

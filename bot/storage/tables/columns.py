@@ -1,0 +1,35 @@
+"""What columns are made of, and how constraints are called."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_name)s",
+        "uq": "%(table_name)s_%(column_0_name)s_unique",
+        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+
+
+def storable(text: str) -> str:
+    """Text without what a database cannot store: NUL and halves of surrogate pairs."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+class Words(sa.TypeDecorator[str]):
+    """Text from people, models and tools, as far as it can be stored."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """The text as it can be stored."""
+        return None if value is None else storable(value)
+
+
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which people sign as they saw them, and
+# refuse NUL, which a tool may well return.
+Json = sa.JSON()

@@ -1,0 +1,31 @@
+"""What of turns is to be drawn, and where it was."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bot.storage.tables.columns import Words, metadata
+from bot.storage.tables.turns import turns
+
+deliveries = sa.Table(
+    "deliveries",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("wanted", sa.BigInteger, nullable=False),
+    sa.Column("drawn", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("due_at", sa.Double, nullable=False, server_default="0"),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("problem", Words, nullable=False, server_default=""),
+    sa.Column("owner", sa.Text),
+    sa.Column("lease_until", sa.Double),
+)
+_behind = sa.text("drawn < wanted")
+sa.Index("deliveries_behind", deliveries.c.due_at, sqlite_where=_behind, postgresql_where=_behind)
+
+drawings = sa.Table(
+    "drawings",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("slot", sa.Text, primary_key=True),
+    sa.Column("ref", sa.Text, nullable=False),
+)

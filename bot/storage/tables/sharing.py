@@ -1,0 +1,36 @@
+"""What the processes of one bot have together."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bot.storage.tables.columns import metadata
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("due_at", sa.Double, nullable=False),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("until", sa.Double, nullable=False),
+)
+
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("due_at", sa.Double, nullable=False),
+)
+
+revisions = sa.Table(
+    "revisions",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)

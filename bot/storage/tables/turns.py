@@ -1,0 +1,141 @@
+"""Conversations, their turns, what happened in them, and what that cost."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bot.storage.tables.columns import Json, Words, metadata
+
+LIVE = ("queued", "running", "waiting")
+
+ACTIVE = ("running", "waiting")
+
+
+def is_live(rows: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether turns are not over, in the words of their index: planners take it only where they find those again."""
+    return rows.c.status.in_([sa.literal_column(f"'{status}'") for status in LIVE])
+
+
+def is_active(rows: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether turns are the ones of their conversations that are under way, in the words of that index."""
+    return rows.c.status.in_([sa.literal_column(f"'{status}'") for status in ACTIVE])
+
+
+conversations = sa.Table(
+    "conversations",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("title", Words, nullable=False, server_default=""),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+)
+# Keys are looked for by how they begin, byte by byte, whatever language the server sorts by.
+sa.Index("conversations_reach", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
+
+summaries = sa.Table(
+    "summaries",
+    metadata,
+    sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), primary_key=True),
+    sa.Column("upto", sa.BigInteger, nullable=False),
+    sa.Column("text", Words, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+)
+
+turns = sa.Table(
+    "turns",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, server_default="question"),
+    sa.Column("author_id", Words, nullable=False),
+    sa.Column("author_name", Words, nullable=False),
+    sa.Column("question", Json, nullable=False),
+    sa.Column("failure", Words, nullable=False, server_default=""),
+    sa.Column("owner", sa.Text),
+    sa.Column("fence", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease_until", sa.Double),
+    sa.Column("wake_at", sa.Double),
+    sa.Column("stop_by", Words),
+    sa.Column("recoveries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("ended_at", sa.Double),
+    sa.UniqueConstraint("conversation", "seq"),
+)
+_live = sa.text("status in ('queued', 'running', 'waiting')")
+_active = sa.text("status in ('running', 'waiting')")
+sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
+# The promise "one turn of a conversation at a time" is kept by the database itself.
+sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
+sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
+sa.Index("turns_created", turns.c.created_at)
+
+message_keys = sa.Table(
+    "message_keys",
+    metadata,
+    sa.Column("key", Words, primary_key=True),
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), nullable=False, index=True),
+)
+
+steps = sa.Table(
+    "steps",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("n", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("repeatable", sa.Boolean, nullable=False),
+    sa.Column("body", Json, nullable=False),
+    sa.Column("result", Json),
+    sa.Column("late_result", Json),
+    sa.Column("fence", sa.BigInteger),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("started_at", sa.Double),
+    sa.Column("ended_at", sa.Double),
+)
+
+opinions = sa.Table(
+    "opinions",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("person", Words, primary_key=True),
+    sa.Column("good", sa.Boolean, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+# What tools returned beside text, by its SHA-256: read when it is drawn or looked at, and gone with its turn.
+files = sa.Table(
+    "files",
+    metadata,
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
+# What was asked of models, in numbers: it outlives the turns, and says nothing of what was said in them.
+usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("turn_id", sa.Text, nullable=False),
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("workspace", sa.Text, nullable=False),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("person", Words, nullable=False),
+    sa.Column("model", Words, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cache_writes", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
+    # In micro-units of the currency; null where the model had no price that day.
+    sa.Column("cost", sa.BigInteger),
+    sa.Column("currency", sa.Text, nullable=False, server_default=""),
+)
+sa.Index("usage_person", usage.c.person, usage.c.at)
+sa.Index("usage_channel", usage.c.channel, usage.c.at)
+sa.Index("usage_at", usage.c.at)

@@ -1,0 +1,178 @@
+"""What `countersign doctor` finds out about the language models, with cause and fix where something is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.app.model_check import examine_models
+from bot.app.operator_files import read_operator_files
+from bot.domain.checks import Check, Finding
+from bot.settings import read_settings
+from tests.fakes.llm import FakeLanguageModel, Models, Status
+
+KEY = "sk-test-0123456789abcdef"
+WELL, DOUBTFUL, BROKEN = Finding.WELL, Finding.DOUBTFUL, Finding.BROKEN
+
+
+async def found(**environment: str) -> list[Check]:
+    settings = read_settings(**environment)
+    return [check async for check in examine_models(settings, read_operator_files(settings))]
+
+
+async def of_service(service: FakeLanguageModel, name: str, **environment: str) -> Check:
+    """The line of a model at a compatible server."""
+    address = {"openai_base_url": service.base_url, "anthropic_base_url": service.base_url}
+    keys = {"openai_api_key": KEY, "anthropic_api_key": KEY}
+    checks = await found(**{**keys, **address, "bot_model": name, **environment})
+    assert (checks[0].name, checks[0].finding) == ("configured", WELL)
+    assert KEY not in str(checks)
+    assert service.requests == [], "it costs no tokens"
+    return checks[-1]
+
+
+async def test_the_demo_needs_no_service() -> None:
+    configured, demo = await found()
+    assert (configured.name, configured.finding, configured.detail) == ("configured", WELL, "demo")
+    assert (demo.name, demo.finding, demo.detail) == ("demo", WELL, "It needs no service.")
+
+
+async def test_a_mistake_in_the_settings_is_all_there_is_to_say() -> None:
+    [check] = await found(bot_model="demo, olama:small")
+    assert (check.name, check.finding) == ("configured", BROKEN)
+    assert "Did you mean ollama?" in check.detail
+    assert check.fix
+
+
+async def test_a_model_that_is_there_is_told_with_its_window() -> None:
+    with FakeLanguageModel("anthropic", models=Models("anthropic", {"house": 400_000})) as service:
+        check = await of_service(service, "anthropic:house")
+        assert (check.name, check.finding) == ("anthropic:house", WELL)
+        assert check.detail.endswith(" has it. Its window has 400,000 tokens.")
+        assert check.seconds is not None
+        told = await of_service(service, "anthropic:house", context_tokens="anthropic:*=150000")
+        assert told.detail.endswith(" has it. CONTEXT_TOKENS gives it a window of 150,000 tokens.")
+        larger = await of_service(service, "anthropic:house", context_tokens="500000")
+        assert larger.finding is DOUBTFUL
+        assert larger.detail.endswith("with a window of 400,000 tokens. CONTEXT_TOKENS says 500,000.")
+        assert "no more than that" in larger.fix
+
+
+async def test_a_window_that_nobody_tells_is_named_as_what_it_is_taken_for() -> None:
+    with FakeLanguageModel("openai", models=Models("litellm", {"house": 1})) as service:
+        check = await of_service(service, "openai:house")
+    assert check.finding is WELL
+    assert check.detail.endswith("without CONTEXT_TOKENS it is taken for 128,000 tokens.")
+
+
+async def test_a_model_that_goes_away_and_one_that_has_gone_are_told() -> None:
+    models = Models("anthropic", {"old": 1_000, "older": 1_000}, retires={"old": "2027-02-01T00:00:00Z", "older": ""})
+    with FakeLanguageModel("anthropic", models=models) as service:
+        old, older = await of_service(service, "anthropic:old"), await of_service(service, "anthropic:older")
+    assert (old.finding, older.finding) == (DOUBTFUL, BROKEN)
+    assert "has it until 2027-02-01." in old.detail
+    assert "has retired it" in older.detail
+    assert "BOT_MODEL" in old.fix
+    assert "BOT_MODEL" in older.fix
+
+
+async def test_a_name_that_the_server_does_not_have_is_refused_with_those_like_it() -> None:
+    with FakeLanguageModel("openai", models=Models("vllm", {"qwen3-8b": 1, "llama-4": 1})) as service:
+        check = await of_service(service, "openai:qwen-8b")
+    assert check.finding is BROKEN
+    assert check.detail.endswith("does not list it among its 2 models.")
+    assert check.fix == "have it loaded there, or name one that it has, such as qwen3-8b"
+
+
+async def test_a_server_without_models_wants_one_loaded() -> None:
+    with FakeLanguageModel("openai", models=Models("ollama", {})) as service:
+        check = await of_service(service, "openai:qwen3")
+    assert (check.finding, check.fix) == (BROKEN, "have it loaded there, or name one that it has")
+
+
+async def test_a_key_that_is_refused_is_told_without_the_key() -> None:
+    with FakeLanguageModel("openai", models=Models("openai", {"small": 1}, key="another")) as service:
+        check = await of_service(service, "openai:small")
+    assert check.finding is BROKEN
+    assert "does not accept the key (401)" in check.detail
+    assert "OPENAI_API_KEY" in check.fix
+
+
+async def test_a_server_that_has_no_list_is_reached_and_that_is_no_failure() -> None:
+    with FakeLanguageModel("openai") as service:
+        check = await of_service(service, "openai:small")
+    assert check.finding is DOUBTFUL
+    assert check.detail.endswith("was reached, and could not be asked which models it has.")
+    assert check.fix == "if questions fail, correct the address in OPENAI_BASE_URL, which mostly ends with /v1"
+    with FakeLanguageModel("anthropic") as service:
+        check = await of_service(service, "anthropic:small")
+    assert check.fix == "if questions fail, correct the address in ANTHROPIC_BASE_URL"
+
+
+async def test_a_key_that_may_not_read_lists_is_no_failure() -> None:
+    unable = Models("openai", {}, instead=Status(403, "Missing scopes: api.model.read"))
+    with FakeLanguageModel("openai", models=unable) as service:
+        check = await of_service(service, "openai:small")
+    assert check.finding is DOUBTFUL
+    assert check.detail.endswith("does not accept the key (403): Missing scopes: api.model.read.")
+    assert "may answer all the same" in check.fix
+
+
+async def test_a_server_that_is_ill_is_told_with_what_it_says() -> None:
+    ill = Models("vllm", {}, instead=Status(503, "Loading the model."))
+    with FakeLanguageModel("openai", models=ill) as service:
+        check = await of_service(service, "openai:small")
+    assert check.finding is BROKEN
+    assert "(503): Loading the model." in check.detail
+
+
+async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        FakeLanguageModel("openai", models=Models("vllm", {"small": 8_000})) as vllm,
+        FakeLanguageModel(
+            "openai", models=Models("ollama", {"qwen3:latest": 4_096}, running={"qwen3:latest"})
+        ) as ollama,
+    ):
+        monkeypatch.setenv("OLLAMA_BASE_URL", ollama.base_url)
+        checks = await found(openai_base_url=vllm.base_url, bot_model="openai:smal, ollama:qwen3, demo")
+    assert [(check.name, check.finding) for check in checks] == [
+        ("configured", WELL),
+        ("openai:smal", BROKEN),
+        ("ollama:qwen3", WELL),
+        ("demo", WELL),
+    ]
+    assert "Its window has 4,096 tokens." in checks[2].detail
+
+
+async def test_models_behind_the_demo_are_never_asked() -> None:
+    checks = await found(bot_model="demo, ollama:small", context_tokens="")
+    assert (checks[1].name, checks[1].finding) == ("order", DOUBTFUL)
+    assert "ollama:small will never be asked" in checks[1].detail
+
+
+async def test_a_window_for_a_model_that_is_not_used_is_doubtful() -> None:
+    checks = await found(context_tokens="qwen3=32768, demo=9000, 8000")
+    assert [(check.name, check.finding) for check in checks] == [
+        ("configured", WELL),
+        ("windows", DOUBTFUL),
+        ("demo", WELL),
+    ]
+    assert "'qwen3'" in checks[1].detail
+
+
+async def test_a_window_behind_one_that_fits_all_the_same_is_doubtful() -> None:
+    checks = await found(bot_model="demo", context_tokens="8000, demo=9000")
+    assert [(check.name, check.finding) for check in checks] == [
+        ("configured", WELL),
+        ("windows", DOUBTFUL),
+        ("demo", WELL),
+    ]
+    assert checks[1].detail == "The window that CONTEXT_TOKENS has for 'demo' never counts: one before it fits as well."
+    assert [check.name for check in await found(context_tokens="demo=9000, 8000")] == ["configured", "demo"]
+
+
+async def test_names_from_a_service_are_told_on_one_line_and_not_at_any_length() -> None:
+    names = {"qwen3-8b\x1b[2J\n✓ model": 1, "qwen3-" + "8" * 50_000: 1}
+    with FakeLanguageModel("openai", models=Models("vllm", names)) as service:
+        check = await of_service(service, "openai:qwen3")
+    assert check.fix.isprintable()
+    assert len(check.fix) < 400

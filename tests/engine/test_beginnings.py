@@ -1,0 +1,99 @@
+"""Requests that begin as those before them did, whatever happens meanwhile: services keep beginnings."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+
+import pytest
+
+from bot.domain.completions import Capabilities, Completion, ModelRequest
+from bot.domain.conversations import Attachment, InboundMessage
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.past import Replay
+from bot.domain.tools import Returned, ServerGuidance, ToolOutcome
+from bot.engine.instructions import Instructions, Place
+from bot.engine.memory import Memory
+from bot.errors import ModelRejected
+from tests.engine.conftest import House
+from tests.engine.test_remembering import LONG, SHORT, is_summary, numbered, talk
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool
+
+
+def steady(request: ModelRequest) -> object:
+    return request.messages[: request.stable_messages]
+
+
+async def found(wanted: ToolCall, _: object) -> ToolOutcome:
+    return Returned(ToolResult(wanted.id, (TextPart("found " * 1_000),)))
+
+
+@pytest.mark.parametrize("replay", list(Replay))
+@pytest.mark.parametrize("shared", [True, False])
+async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_the_one_before(
+    house: House, replay: Replay, shared: bool
+) -> None:
+    house.toolbox.add(tool("s__read", read_only=True), found)
+    house.toolbox.add(tool("s__find", read_only=True), found)
+    house.toolbox.guidance = (ServerGuidance("s", "Mind s.", "Say where it is from.", auto_context_tool="s__find"),)
+    house.allow("s__read", "s__find")
+    house.model.capabilities = Capabilities(images=True, documents=True)
+    house.surface.files.update(a=b"\x89PNG\r\n\x1a\n", b=b"%PDF-", c=b"text")
+    files = [
+        Attachment(name, f"{name}.bin", kind, 9)
+        for name, kind in (("a", "image/png"), ("b", "application/pdf"), ("c", "text/plain"))
+    ]
+    reads = ask_for(call("s__read", "r1"), call("s__no", "r2"))
+    house.model.script = [
+        reads,
+        say("One."),
+        reads,
+        reads,
+        say("Two."),
+        ModelRejected("Not this."),
+        say(""),
+        say("Five."),
+    ]
+    engine = house.engine(
+        memory=Memory(replay=replay),
+        instructions=Instructions("P", lambda _: Place("Draws.", shared=shared), today=lambda: date(2026, 11, 22)),
+    )
+    by_hand = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
+    async with running(engine):
+        for said in (
+            message("with files", attachments=files),
+            InboundMessage(("ben",), HALL, BEN, "what did they say?", context=("Ana: hi", "Sam: no")),
+            by_hand,
+            message("this fails"),
+            message("this is empty"),
+            message("and the end"),
+        ):
+            house.toolbox.absent = ("s2 is away.",) if said.text == "this fails" else ()
+            receipt = await engine.receive(said)
+            await house.surface.ended(receipt.turn_id)
+    requests = house.model.requests
+    assert len(requests) == 8
+    for earlier, later in pairwise(requests):
+        assert later.messages[: earlier.stable_messages] == steady(earlier)
+        assert later.tools[: len(earlier.tools)] == earlier.tools
+    rounds = ((0, 1), (2, 3), (3, 4))
+    for first, second in rounds:
+        assert requests[second].messages[: len(requests[first].messages)] == requests[first].messages
+
+
+async def test_between_two_summaries_requests_begin_as_those_before_them_did(house: House) -> None:
+    async def answer(request: ModelRequest) -> Completion:
+        return say("word " * 1_000 if is_summary(request) else LONG)
+
+    house.model.capabilities = Capabilities(context_tokens=10_000)
+    house.model.script = [answer] * 40
+    engine = house.engine(memory=SHORT)
+    async with running(engine):
+        await talk(house, engine, *numbered(1, 16))
+    went_on = 0
+    for earlier, later in pairwise(house.model.requests):
+        if not is_summary(earlier) and not is_summary(later):
+            assert later.messages[: earlier.stable_messages] == steady(earlier)
+            went_on += 1
+    assert went_on >= 8
+    assert sum(map(is_summary, house.model.requests)) >= 2

@@ -1,0 +1,71 @@
+"""A model may correct a call that it has written wrongly twice, and is then asked for its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.completions import ToolChoice
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.tools import MISFIT, Returned, ToolOutcome
+from bot.domain.turns import StepStatus, ToolStep
+from bot.engine.correcting import GAVE_UP
+from bot.ports import CallContext
+from tests.engine.conftest import House
+from tests.fakes.parts import ask_for, call, message, running, say, tool
+
+UNKNOWN = ToolCall("a", "s__nothing")
+UNREADABLE = ToolCall("b", "s__one", unreadable='{"a": ')
+UNFIT = ToolCall("c", "s__picky", {"n": "one"})
+RIGHT = call("s__one", "d")
+
+
+async def refuse(wrong: ToolCall, _context: CallContext) -> ToolOutcome:
+    return Returned(ToolResult(wrong.id, (TextPart(f"{MISFIT} Correct them and call it again:\n- n"),), is_error=True))
+
+
+def furnish(house: House) -> None:
+    house.toolbox.add(tool("s__one", read_only=True))
+    house.toolbox.add(tool("s__picky", read_only=True), refuse)
+    house.allow("s__one", "s__picky")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (UNKNOWN, UNKNOWN, UNKNOWN),
+        (UNREADABLE, UNREADABLE, UNREADABLE),
+        (UNFIT, UNFIT, UNFIT),
+        (UNKNOWN, UNREADABLE, UNFIT),
+    ],
+    ids=["unknown tool", "unreadable arguments", "arguments that do not fit", "each in turn"],
+)
+async def test_after_three_calls_in_vain_the_model_is_asked_for_its_answer(
+    house: House, wrong: tuple[ToolCall, ...]
+) -> None:
+    furnish(house)
+    house.model.script = [*(ask_for(each) for each in wrong), say("I cannot.")]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert [request.tool_choice for request in house.model.requests] == [ToolChoice.AUTO] * 3 + [ToolChoice.NONE]
+    assert [step.status for step in view.steps if isinstance(step, ToolStep)] == [StepStatus.FAILED] * 3
+    assert GAVE_UP in view.steps[-1].notes  # type: ignore[union-attr]
+
+
+async def test_a_model_may_correct_itself_twice(house: House) -> None:
+    furnish(house)
+    house.model.script = [ask_for(UNKNOWN), ask_for(UNREADABLE), ask_for(RIGHT), ask_for(UNFIT), say("Done.")]
+    engine = house.engine()
+    async with running(engine):
+        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert {request.tool_choice for request in house.model.requests} == {ToolChoice.AUTO}
+    assert GAVE_UP not in view.steps[-1].notes  # type: ignore[union-attr]
+
+
+async def test_a_reply_with_one_good_call_is_not_in_vain(house: House) -> None:
+    furnish(house)
+    house.model.script = [*(ask_for(UNKNOWN, RIGHT) for _ in range(4)), say("Done.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert {request.tool_choice for request in house.model.requests} == {ToolChoice.AUTO}

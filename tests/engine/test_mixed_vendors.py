@@ -1,0 +1,73 @@
+"""One question whose rounds are answered by models of several vendors, each of which stands in for those before it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import cast
+
+from bot.domain.measurements import unobserved
+from bot.domain.past import Replay
+from bot.domain.turns import ModelStep
+from bot.engine.memory import Memory
+from bot.llm.chain import REST_SECONDS, ModelChain
+from bot.llm.measured import MeasuredModel
+from bot.ports import LanguageModel
+from tests.engine.conftest import House
+from tests.fakes.llm import Call, FakeLanguageModel, Reply, Say, Status
+from tests.fakes.parts import ScriptedModel, message, running, tool
+from tests.llm.conversation import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES
+
+PROVIDERS = (ANTHROPIC, OPENAI_RESPONSES, OPENAI_CHAT)
+BUSY = Status(429, "Slowly, please.")
+SEARCH, CALL = "countersign__search_tools", "countersign__call_tool"
+
+
+class Vendors:
+    """The models of all vendors, the first preferred. `now` moves on when it is told."""
+
+    def __init__(self, house: House, services: list[FakeLanguageModel]) -> None:
+        self.now = 1_000.0
+        models: dict[str, LanguageModel] = {
+            each.api: MeasuredModel(each.create(service.base_url), each.api, unobserved)
+            for each, service in zip(PROVIDERS, services, strict=True)
+        }
+        self.chain = ModelChain(models, clock=lambda: self.now)
+        house.model = cast("ScriptedModel", self)
+
+    async def named(self, _name: str) -> ModelChain:
+        return self.chain
+
+
+def thought(of: str, *calls: Call) -> Say:
+    return Say(f"{of} says", calls, thinking=f"{of} thinks")
+
+
+async def test_each_vendor_takes_what_the_others_have_said_and_is_shown_none_of_their_thoughts(house: House) -> None:
+    for n in range(40):
+        house.toolbox.add(tool(f"notes__add_{n}"))
+    house.allow("notes__add_1", "notes__add_2")
+    replies: tuple[list[Reply], ...] = (
+        [thought("one", Call(SEARCH, {"query": "add"})), BUSY, thought("one")],
+        [thought("two", Call(CALL, {"name": "notes__add_1", "arguments": {}})), BUSY],
+        [thought("three", Call("notes__add_2")), thought("three")],
+    )
+    with ExitStack() as stack:
+        services = [
+            stack.enter_context(FakeLanguageModel(each.api, *said))
+            for each, said in zip(PROVIDERS, replies, strict=True)
+        ]
+        vendors = Vendors(house, services)
+        engine = house.engine(memory=Memory(replay=Replay.FULL))
+        async with running(engine):
+            first = await house.surface.ended((await engine.receive(message("add two"))).turn_id)
+            vendors.now += 2 * REST_SECONDS
+            second = await house.surface.ended((await engine.receive(message("and now?"))).turn_id)
+        await vendors.chain.close()
+    wrote = [step.model for view in (first, second) for step in view.steps if isinstance(step, ModelStep)]
+    assert wrote == ["anthropic", "responses", "openai", "openai", "anthropic"]
+    assert house.toolbox.names == ["notes__add_1", "notes__add_2"]
+    assert [service.refusals for service in services] == [[], [], []]
+    for of, service in zip(("one", "two", "three"), services, strict=True):
+        said = json.dumps([request.body for request in service.requests])
+        assert not any(f"{other} thinks" in said for other in ("one", "two", "three") if other != of)

@@ -1,0 +1,105 @@
+"""What a turn asks of SQLite must cost the same however much there has ever been: nothing is looked for by reading
+whole tables that only grow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.storage.backlog import read_backlog
+from bot.storage.sqlite import SqliteDatabase
+from tests.fakes.parts import HALL, NEWEST, message
+from tests.ledgers import SqliteLedger, sqlite_ledger
+
+GROWING = (
+    "turns|steps|approvals|decisions|deliveries|drawings|message_keys|conversations|usage|audit|files|elicitations"
+)
+WHOLE = re.compile(rf"SCAN ({GROWING}|[a-z_]+)(?: USING (?:COVERING )?INDEX (\w+))?$")
+SMALL = frozenset({"turns_live", "turns_one_active", "deliveries_behind", "approvals_to_remind"})
+"""Indexes of what is unfinished: that they are read as a whole is what they are for."""
+ALIASES = frozenset({"candidate", "other", "theirs", "waiting_behind", "ahead"})
+
+
+@contextmanager
+def plans(database: SqliteDatabase) -> Iterator[dict[str, list[str]]]:
+    """How SQLite finds what each statement wants that is executed meanwhile."""
+    found: dict[str, list[str]] = {}
+
+    def explain(_connection: object, cursor: object, words: str, given: object, _context: object, many: bool) -> None:
+        if words.startswith(("SELECT", "UPDATE", "DELETE", "WITH")) and words not in found:
+            raw = cursor.connection  # type: ignore[attr-defined]
+            first = given[0] if many else given  # type: ignore[index]
+            found[words] = [row[3] for row in raw.execute(f"explain query plan {words}", first)]
+
+    sa.event.listen(database._engine, "before_cursor_execute", explain)
+    yield found
+    sa.event.remove(database._engine, "before_cursor_execute", explain)
+
+
+def reads_all_of(step: str) -> str:
+    """The table that grows and that this step of a plan reads from end to end; empty if there is none."""
+    match = WHOLE.match(step)
+    if match is None or match[2] in SMALL:
+        return ""
+    return match[1] if re.fullmatch(GROWING, match[1]) or match[1] in ALIASES else ""
+
+
+async def driven(ledger: SqliteLedger) -> None:
+    log = ledger.log
+    receipt = await log.enqueue(message("hi"))
+    await log.enqueue(message("and then?"))
+    (claim,) = await log.claim(8)
+    await log.take(receipt.turn_id, 0)
+    await log.history(HALL, 1, 100)
+    call = ToolCall("c2", "s__write")
+    step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.READY)
+    await log.append(claim, ModelStep(1, assistant("", call)), [step])
+    await log.begin(claim, 2)
+    await log.renew([claim])
+    await log.end(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)), 0.1)
+    await log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
+    await log.drawn(receipt.turn_id, NEWEST)
+    for each in await log.undrawn("", 20):
+        await log.view(each)
+    await log.hold([receipt.turn_id])
+    await log.recent(HALL, 10)
+    await log.claim(8)
+    await ledger.database.run(read_backlog)
+
+
+async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(tmp_path: Path) -> None:
+    ledger = await sqlite_ledger(tmp_path)
+    assert isinstance(ledger.database, SqliteDatabase)
+    with plans(ledger.database) as found:
+        await driven(ledger)
+    await ledger.close()
+    assert len(found) > 15
+    assert not {
+        words: step
+        for words, steps in found.items()
+        for step in steps
+        # The last row of the audit is the first of its index, read backwards.
+        if reads_all_of(step) and not re.search(r"FROM audit ORDER BY audit\.seq DESC", words)
+    }
+
+
+@pytest.mark.parametrize(
+    ("step", "table"),
+    [
+        ("SCAN candidate USING INDEX turns_created", "candidate"),
+        ("SCAN turns", "turns"),
+        ("SCAN candidate USING INDEX turns_live", ""),
+        ("SEARCH turns USING INDEX turns_live (created_at>?)", ""),
+        ("SCAN grants", ""),
+    ],
+)
+def test_a_plan_that_reads_everything_is_seen(step: str, table: str) -> None:
+    assert reads_all_of(step) == table
