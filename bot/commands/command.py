@@ -158,8 +158,8 @@ class Command:
         return found
 
     def _found(self, words: Sequence[str]) -> tuple[Deed, Sequence[str]] | None:
-        if not words:
-            return self._deeds[self._default], ()
+        if not words or words[0].startswith("--"):
+            return self._deeds[self._default], words
         for length in (2, 1):
             deed = self._paths.get(" ".join(words[:length]).lower())
             if deed is not None and len(words) >= length:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from bot.domain.completions import Completion, ModelRequest, ReasoningDelta, TextDelta
 from bot.domain.tools import Tool
+from bot.domain.views import TRYING_AGAIN
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import LanguageModel
 
@@ -54,7 +55,7 @@ async def ask(
                 raise
             on_text("")
             # The wait comes first: a narrow screen shows the beginning of this line, and causes can be long.
-            on_activity(f"Trying again in {seconds:.0f} s. {problem.cause}" if seconds >= 1 else problem.cause)
+            on_activity(f"{TRYING_AGAIN} {seconds:.0f} s. {problem.cause}" if seconds >= 1 else problem.cause)
             await pause(seconds)
             attempt += 1
 

@@ -83,7 +83,7 @@ class Service:
         """The service answered with an error. `tools` are the names of those on offer, in their order."""
         quote = one_line(self._shown(complaint.message), _QUOTE_LIMIT)
         status = status_of(complaint)
-        said = f" ({status})" + (f": {quote}" if quote and not quote.startswith("<") else ".")
+        said = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
         match problem_of(complaint):
             case Problem.BUSY | Problem.OUT_OF_ORDER as problem:
                 trouble = "is overloaded" if status == 529 else "has a problem"
@@ -172,6 +172,11 @@ class Service:
     @property
     def _or_address(self) -> str:
         return "." if self.own_address else f", and the address in {self.prefix}_BASE_URL."
+
+
+def _sentence(quote: str) -> str:
+    """Words of a service with an end, as something of ours follows them."""
+    return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
 
 
 def _reason(error: BaseException) -> str:

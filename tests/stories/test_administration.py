@@ -67,7 +67,7 @@ async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_sec
         terminal.press("\r")
         await terminal.until(lambda: "Secret reference" in terminal.lines[-1], "the reference's field")
         terminal.press("\r")
-        await terminal.until(lambda: terminal.lines[-1].strip().startswith("Secret"), "a hidden field")
+        await terminal.until(lambda: terminal.lines[-1].strip() == "Secret:", "a hidden field")
         terminal.type(SECRET)
         await terminal.shows("tickets is added.", "✓ 1 tool")
 
@@ -162,7 +162,7 @@ async def test_a_server_that_one_process_adds_is_used_in_another_on_one_database
         await one.shows("✓ tools")
         await one.prompts()
         await one.asks("/mcp policy set tickets lookup allow")
-        await one.prompts()
+        await one.shows("tickets, lookup: allow.")
         await other.asks("/mcp tools tickets")
         await other.shows(TOOL)
         await other.asks(LOOK_UP)

@@ -9,7 +9,7 @@ import json
 from typing import TextIO
 
 from bot.domain.turns import ModelStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import TRYING_AGAIN, TurnView
 from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
 from bot.platforms.console.lines import card_text, inquiry_text, outside, tool_text
 from bot.platforms.console.look import Look
@@ -33,6 +33,7 @@ class Margin:
         self._look = look
         self._conversation = one_line(view.turn.conversation.thread, 60)
         self._written: set[tuple[str, str]] = set()
+        self._activity = ""
 
     def beside(self, entry: Entry) -> None:
         """Write an entry that is not the answer, if there is something new to it."""
@@ -58,6 +59,12 @@ class Margin:
         if words := waiting(view):
             way_out = f". To sign or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
             self._once(words, f"  {self._look.dim(words + way_out)}")
+
+    def pause(self, view: TurnView) -> None:
+        """Write that the model is asked again, and when: each time, since nothing moves here meanwhile."""
+        if view.activity != self._activity and view.activity.startswith(TRYING_AGAIN):
+            self.line(f"  {self._look.dim(outside(view.activity))}")
+        self._activity = view.activity
 
     def cards(self, view: TurnView) -> None:
         """Write the card of every call that waits, and of everything that a server waits to hear, once."""
@@ -104,6 +111,7 @@ class PlainStream:
         """Write what has been added since the last time."""
         margin = self._margins.setdefault(view.turn.id, Margin(self._stderr, self._look, view))
         margin.place(view)
+        margin.pause(view)
         for entry in entries(view):
             match entry:
                 case Said():
