@@ -117,7 +117,7 @@ def _found(choice: ModelChoice, model: Catalogued, standing: Standing, seconds: 
 
 
 def _address(choice: ModelChoice) -> str:
-    ending = "" if choice.module == "anthropic" else ", which mostly ends with /v1"
+    ending = ", which mostly ends " + ("before /v1" if choice.module == "anthropic" else "with /v1")
     return f"if questions fail, correct the address in {choice.config['variables']}_BASE_URL{ending}"
 
 

@@ -14,7 +14,7 @@ from bot.commands.phrases import did_you_mean, failed
 from bot.commands.refusals import Refusal
 from bot.commands.tokens import WARNING, known_token, looks_like_token
 from bot.commands.words import Arguments, read_words
-from bot.domain.commands import Form, Invocation, Parameter, Reply, Submission, Verb, Who
+from bot.domain.commands import Form, Invocation, Parameter, Reply, Shape, Submission, Verb, Who
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import CountersignError
 
@@ -69,7 +69,9 @@ class Deed:
 
 
 class Command:
-    """`/name VERB …`. `objection` says why nothing but help can be had now; `default` is the verb of no words."""
+    """`/name VERB …`. `objection` says why nothing but help can be had now; `default` is the verb of no
+    words, and of its options alone.
+    """
 
     def __init__(
         self,
@@ -158,8 +160,10 @@ class Command:
         return found
 
     def _found(self, words: Sequence[str]) -> tuple[Deed, Sequence[str]] | None:
-        if not words or words[0].startswith("--"):
-            return self._deeds[self._default], words
+        default = self._deeds[self._default]
+        has_options = any(each.shape is Shape.OPTION for each in default.verb.parameters)
+        if not words or (has_options and words[0].startswith("--")):
+            return default, words
         for length in (2, 1):
             deed = self._paths.get(" ".join(words[:length]).lower())
             if deed is not None and len(words) >= length:

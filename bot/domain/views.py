@@ -13,6 +13,9 @@ from bot.domain.turns import Step, StepStatus, ToolStep, Turn
 
 ReadFile = Callable[[str], Awaitable[bytes]]
 
+TRYING_AGAIN = "Trying again in"
+"""Begins the `activity` of a turn whose model is asked again after a pause."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocker:

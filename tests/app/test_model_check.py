@@ -105,7 +105,7 @@ async def test_a_server_that_has_no_list_is_reached_and_that_is_no_failure() -> 
     assert check.fix == "if questions fail, correct the address in OPENAI_BASE_URL, which mostly ends with /v1"
     with FakeLanguageModel("anthropic") as service:
         check = await of_service(service, "anthropic:small")
-    assert check.fix == "if questions fail, correct the address in ANTHROPIC_BASE_URL"
+    assert check.fix == "if questions fail, correct the address in ANTHROPIC_BASE_URL, which mostly ends before /v1"
 
 
 async def test_a_key_that_may_not_read_lists_is_no_failure() -> None:

@@ -50,6 +50,14 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
     }
 
 
+async def test_options_without_a_verb_are_those_of_ones_own_usage(house: Office) -> None:
+    await house.ask("usage --since 2h", GUEST)
+    assert house.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), SpentBy.MODEL)]
+    refused = await house.ask("usage --by person", GUEST)
+    assert refused.failed
+    assert "/usage me [--since TIME]" in refused.text
+
+
 @pytest.mark.parametrize("verb", ["channel", "workspace", "all"])
 async def test_what_others_took_is_for_admins(house: Office, verb: str) -> None:
     reply = await house.ask(f"usage {verb}", GUEST)

@@ -92,6 +92,11 @@ def test_without_a_key_there_is_none_to_take_out() -> None:
     assert "none of the above" in str(said)
 
 
+@pytest.mark.parametrize(("words", "end"), [("Overloaded", "Overloaded."), ("Wait.", "Wait."), ("Why?", "Why?")])
+def test_what_a_service_says_ends_before_the_fix_begins(words: str, end: str) -> None:
+    assert str(service().refused(Complaint(503, words))).endswith(f": {end} Fix: Ask again in a while.")
+
+
 @OLD_WAYS
 async def test_the_password_of_a_proxy_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -17,7 +17,7 @@ from bot.domain.approvals import NotAllowed, Verdict
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import TRYING_AGAIN, TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.clerk import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, piped
@@ -120,6 +120,19 @@ async def test_the_answer_goes_to_standard_output_and_everything_else_to_standar
         assert running.err.splitlines() == ["  ◌ weather.forecast  running", "  ✓ weather.forecast  Sunny"] or (
             running.err.splitlines() == ["  o weather.forecast  running", "  + weather.forecast  Sunny"]
         )
+
+
+async def test_each_time_the_model_is_asked_again_is_told_on_standard_error() -> None:
+    again = f"{TRYING_AGAIN} 20 s. The service is overloaded (529)."
+
+    async def waits(turn: ScriptedTurn) -> None:
+        for activity in ("Thinking", again, again, "Thinking", again):
+            await turn.show(activity=activity)
+        await turn.end("There it is.")
+
+    async with process("go", {"go": waits}) as running:
+        assert await running.code() == 0
+        assert (running.out, running.err) == ("There it is.\n", f"  {again}\n" * 2)
 
 
 async def test_a_failed_turn_is_exit_code_1_and_its_reason() -> None:
