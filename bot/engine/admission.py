@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
@@ -26,17 +26,23 @@ WITHHELD = "{} is new or has changed, and an admin has to review it first."
 _SHOWN_OF_UNREADABLE = 500
 
 
+def no_objection(_tool: Tool, _call: ToolCall) -> str:
+    """Where arguments are not looked at."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire;
     `member` is who asks there, fresh, None if no rule wants to know or nobody could say; `taint` is whose words the
-    turn has read.
+    turn has read. `objection` says why arguments would not be sent: nobody is asked to sign what could not run.
     """
 
     rules: Rules = Rules()
     approval_seconds: float | None = 1800.0
     member: Member | None = None
     taint: Taint = UNTAINTED
+    objection: Callable[[Tool, ToolCall], str] = no_objection
 
     def judge(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
         """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
@@ -59,6 +65,8 @@ class Admission:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
                 return _refused(n, call, tool, StepStatus.DENIED, f"Not run: a policy forbids {call.name}.")
+            case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO if reason := self.objection(tool, call):
+                return _refused(n, call, tool, StepStatus.FAILED, reason)
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO:
                 approval = self._request(call, tool, author, found.terms)
                 return ToolStep(n, call, _reference(tool), StepStatus.AWAITING, tool.repeatable, approval=approval)

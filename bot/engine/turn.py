@@ -124,7 +124,8 @@ class TurnInProgress:
         member = await self._member()
         tainted = self._parts.taint is TaintMode.ASK
         taint = taint_of(self._record.calls, offered) if tainted else UNTAINTED
-        return Admission(self._rules, self._parts.approval_seconds, member, taint)
+        objection = self._parts.toolbox.objection
+        return Admission(self._rules, self._parts.approval_seconds, member, taint, objection)
 
     async def _member(self) -> Member | None:
         """Who asks, if any rule wants to know more than the id."""

@@ -44,6 +44,9 @@ class Toolbox(Protocol):
         server.
         """
 
+    def objection(self, tool: Tool, call: ToolCall) -> str:
+        """Why `call` would not send these arguments, in words for the model; empty if they fit or nobody can tell."""
+
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         """What of these values does not fit a schema of a server's, a tool's or a form's; nothing if all fit or nobody
         can tell.

@@ -166,12 +166,17 @@ class McpToolbox:
             return NotSent(f"There is no MCP server {tool.server}.")
         if kept.connection is None:
             return NotSent(kept.problem or f"Server {tool.server} is disabled.")
-        wrong = misfits(tool.input_schema, call.arguments)
-        if wrong:
-            listed = "\n".join(f"- {each}" for each in wrong)
-            text = f"{MISFIT} Correct them and call it again:\n{listed}"
-            return Returned(failed_result(call.id, self._shared.redact(text)))
+        if objection := self.objection(tool, call):
+            return Returned(failed_result(call.id, objection))
         return await kept.connection.call(tool, call, context)
+
+    def objection(self, tool: Tool, call: ToolCall) -> str:
+        """Why these arguments are not sent, without any secret of ours; empty if they fit or nobody can tell."""
+        wrong = misfits(tool.input_schema, call.arguments)
+        if not wrong:
+            return ""
+        listed = "\n".join(f"- {each}" for each in wrong)
+        return self._shared.redact(f"{MISFIT} Correct them and call it again:\n{listed}")
 
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         """What of these values does not fit a schema, without any secret of ours."""

@@ -96,6 +96,9 @@ class World:
         await asyncio.sleep(random.uniform(0, 0.1))
         return Returned(ToolResult(call.id, (TextPart("ok"),)))
 
+    def objection(self, _tool: Tool, _call: ToolCall) -> str:
+        return ""
+
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         return ()
 

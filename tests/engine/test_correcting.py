@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bot.domain.completions import ToolChoice
@@ -69,3 +71,22 @@ async def test_a_reply_with_one_good_call_is_not_in_vain(house: House) -> None:
     async with running(engine):
         await house.surface.ended((await engine.receive(message("go"))).turn_id)
     assert {request.tool_choice for request in house.model.requests} == {ToolChoice.AUTO}
+
+
+async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(house: House) -> None:
+    schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+    house.toolbox.add(replace(tool("s__pay", read_only=False), input_schema=schema))
+    wrong, right = call("s__pay", "e", amount="lots"), call("s__pay", "f", amount=5)
+    house.model.script = [ask_for(wrong), ask_for(right)]
+    engine = house.engine()
+    async with running(engine):
+        await engine.receive(message("go"))
+        view = await house.surface.wait_for(lambda view: bool(view.awaiting))
+    steps = [step for step in view.steps if isinstance(step, ToolStep)]
+    assert [(step.status, step.approval is None) for step in steps] == [
+        (StepStatus.FAILED, True),
+        (StepStatus.AWAITING, False),
+    ]
+    assert steps[0].result is not None
+    assert steps[0].result.text.startswith(MISFIT)
+    assert house.toolbox.calls == []

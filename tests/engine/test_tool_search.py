@@ -303,7 +303,8 @@ async def test_rules_see_the_tool_and_its_arguments(house: House) -> None:
 async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(house: House) -> None:
     strict = Rule(ASK, server="mail", terms=Terms(four_eyes=True))
     house.rules = RuleBook(Policies(rules=(strict,)), Signatories(approvers=frozenset({"test:ana", "test:ben"})))
-    house.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(found("mail__send", "c2")), say("Both.")]
+    again = found("mail__send", "c2", **TO_SAM)
+    house.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
     engine = house.engine()
     async with running(engine):
         receipt = await engine.receive(message("write"))

@@ -12,10 +12,10 @@ from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRe
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import Annotations, Misfit, NotSent, Returned, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import MISFIT, Annotations, Misfit, NotSent, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.ports import CallContext
-from bot.tools.arguments import by_argument
+from bot.tools.arguments import by_argument, misfits
 
 ANA = Author("test", "ana", "Ana")
 BEN = Author("test", "ben", "Ben")
@@ -121,6 +121,9 @@ class FakeToolbox:
             return NotSent("gone")
         self.calls.append((tool.name, dict(call.arguments), context))
         return await self.tools[tool.name][1](call, context)
+
+    def objection(self, tool: Tool, call: ToolCall) -> str:
+        return "\n".join((MISFIT, *wrong)) if (wrong := misfits(tool.input_schema, call.arguments)) else ""
 
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         return by_argument(schema, values)

@@ -77,7 +77,7 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
             await terminal.until(lambda: terminal.text.count("The second half was") == 1, "the second half")
             second_cut.open()
             await terminal.shows("no more of this")
-            await terminal.until(lambda: terminal.lines[-3].endswith("no more of this"), "the failure at the end")
+            await terminal.until(lambda: terminal.lines[-3].endswith("no more of this."), "the failure at the end")
             assert "The second half" not in terminal.text
     assert model.refusals == []
 
