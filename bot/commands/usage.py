@@ -20,6 +20,7 @@ _SINCE = Parameter("since", f"from then on, this month without it: {MOMENT}", Sh
 _BY = Parameter("by", "what the sums are for", Shape.OPTION, choices=tuple(SpentBy), metavar="|".join(SpentBy))
 _WHOSE = {Per.PERSON: "your limit", Per.CHANNEL: "this channel's limit", Per.WORKSPACE: "this workspace's limit"}
 _LENGTHS = {Every.DAY: "a day", Every.MONTH: "a month"}
+_PRICES = "not counted as money. The operator sets prices in config/prices.toml"
 
 
 class UsageSums:
@@ -128,7 +129,7 @@ def _facts(whole: Spent, left_out: int) -> tuple[tuple[str, str], ...]:
     if whole.usage.reasoning_tokens:
         facts.append(("reasoning", f"{whole.usage.reasoning_tokens:,} tokens of those that came out"))
     if whole.unpriced:
-        facts.append(("without a price", f"{counted(whole.unpriced, 'request')}; the money does not count them"))
+        facts.append(("without a price", f"{counted(whole.unpriced, 'request')}; {_PRICES}"))
     if left_out > 0:
         facts.append(("left out", counted(left_out, "name")))
     return tuple(facts)

@@ -46,7 +46,7 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
         "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; begins anew at 00:00 UTC, in 5 days"),
         "written to the cache": "500 tokens of those that went in",
         "reasoning": "100 tokens of those that came out",
-        "without a price": "1 request; the money does not count them",
+        "without a price": "1 request; not counted as money. The operator sets prices in config/prices.toml",
     }
 
 
