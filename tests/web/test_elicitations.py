@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,9 @@ async def test_a_stream_tells_what_is_asked_and_that_it_waits_no_longer(folder: 
         settled = [each.data for each in seen if each.name == "elicitation_settled"]
         assert [each["action"] for each in settled] == ["accept", "accept"]
         assert "Milk" not in str(settled)
+        # An answered turn is in the queue before it runs on; who looks at the right moment is told so.
         waits = [each.data["waitingForAnswer"] for each in seen if each.name == "conversation_status"]
-        assert waits == [True, False, False]
+        assert [waiting for waiting, _ in groupby(waits)] == [True, False]
         assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk"}}, "q2": {"action": "accept"}}]
 
 
