@@ -27,7 +27,7 @@ check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests w
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest --cov --cov-report=term
+	@MEASURE=1 $(BIN)/python -m pytest
 
 conformance: $(VENV)/.installed-dev $(VENV)/node/.installed $(VENV)/older/.installed  ## the official MCP suite and servers of others, against our MCP client
 	@$(BIN)/python -m pytest -n 0 -m real_servers tests/real_servers

@@ -31,10 +31,10 @@ from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
 from bot.errors import SettingsError
+from bot.setting_problems import shown, told
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_DAYS = 366
-_LONGEST_SHOWN = 60
 _LARGEST_FILE = 64 * 1024
 """Bytes of a file in SETTINGS_FOLDER: a key or an address, and nothing else."""
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 2_000, 100_000_000
@@ -56,7 +56,7 @@ def _seconds(value: Any) -> Any:
         raise ValueError("write a number and a unit, such as 60s, 30m or 24h, or never")
     seconds = float(match[1]) * _UNITS[match[2]]
     if not 0 < seconds <= _LONGEST_DAYS * _UNITS["d"]:
-        raise ValueError(f"it must be more than 0 and at most {_LONGEST_DAYS}d, or never")
+        raise ValueError(f"write a time of more than 0 and at most {_LONGEST_DAYS}d, or never, such as 30m")
     return seconds
 
 
@@ -72,7 +72,7 @@ def _names(value: Any) -> Any:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if not re.fullmatch(r"[a-z-]+:\S+", name):
-            raise ValueError(f"{name!r} is not of the form platform:id, such as slack:U123 or console:ana")
+            raise ValueError(f"{shown(name)} is not of the form platform:id, such as slack:U123 or console:ana")
     return frozenset(names)
 
 
@@ -88,7 +88,9 @@ def _snowflakes(value: Any) -> Any:
     ids = _words(value)
     for each in ids:
         if not re.fullmatch(r"[0-9]{1,20}", each):
-            raise ValueError(f"{each!r} is not an id: switch on Developer Mode in Discord and copy the server's id")
+            raise ValueError(
+                f"{shown(each)} is not an id, such as 81384788765712384: Discord copies it in Developer Mode"
+            )
     return ids
 
 
@@ -108,7 +110,7 @@ def _window(entry: str) -> tuple[str, int]:
             "write a number of tokens, or models with one each, such as ollama:qwen3*=32768, openai:*=128000"
         )
     if not _SMALLEST_WINDOW <= int(match[2]) <= _LARGEST_WINDOW:
-        raise ValueError(f"{match[2]} is not between {_SMALLEST_WINDOW} and {_LARGEST_WINDOW} tokens")
+        raise ValueError(f"{match[2]} is not between {_SMALLEST_WINDOW} and {_LARGEST_WINDOW} tokens, such as 128000")
     return _pattern(match[1] or "*"), int(match[2])
 
 
@@ -123,7 +125,7 @@ def _hosts(value: Any) -> Any:
     hosts = _words(value)
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", host):
-            raise ValueError(f"{host!r} is not a host or host:port")
+            raise ValueError(f"{shown(host)} is not a host or host:port, such as n8n:5678")
     return frozenset(host.lower() for host in hosts)
 
 
@@ -378,16 +380,7 @@ def read_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        problems = "; ".join(_problem(str(each["loc"][0]), each["msg"], each["input"]) for each in error.errors())
+        problems = "; ".join(told(each, Settings.model_fields) for each in error.errors())
         raise SettingsError(f"The environment cannot be used: {problems}.", "correct it there or in .env") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f".env cannot be read: {error}.", "save it as UTF-8 text, or remove it") from error
-
-
-def _problem(name: str, said: str, value: Any) -> str:
-    said = said.removeprefix("Value error, ")
-    if name.endswith(("_key", "_url", "_password", "_token", "_secret")):
-        return f"{name.upper()}: {said}"
-    shown = repr(value)
-    shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
-    return f"{name.upper()} is {shown}: {said[0].lower()}{said[1:]}"

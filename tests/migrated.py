@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import functools
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bot.storage import schema
 from bot.storage.sqlite import open_sqlite
-
-_folder: list[tempfile.TemporaryDirectory[str]] = []
+from tests import statements  # noqa: F401 - what it does, it does by being there
 
 
 async def at_hand(path: Path) -> Path:
@@ -19,12 +22,28 @@ async def at_hand(path: Path) -> Path:
 
 async def migrated(path: Path) -> Path:
     """Put a migrated database there; nothing has it open."""
-    if not _folder:
-        folder = tempfile.TemporaryDirectory(prefix="countersign-test-")
-        database = open_sqlite(Path(folder.name) / "migrated.db")
-        await schema.upgrade(database)
-        await database.close()
-        _folder.append(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(Path(_folder[0].name) / "migrated.db", path)
+    return copied(path)
+
+
+def copied(path: Path) -> Path:
+    """The same for those who do not wait."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    shutil.copyfile(_template(), path)
     return path
+
+
+@functools.cache
+def _template() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="countersign-test-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / "migrated.db"
+    with ThreadPoolExecutor(1) as thread:  # whoever asks may have a loop of its own
+        thread.submit(asyncio.run, _upgraded(path)).result()
+    return path
+
+
+async def _upgraded(path: Path) -> None:
+    database = open_sqlite(path)
+    await schema.upgrade(database)
+    await database.close()

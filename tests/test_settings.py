@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from pathlib import Path
 
@@ -169,9 +170,47 @@ def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytes
     )
     for name in ("MCP_ENABLED", "MCP_APPROVAL_TIMEOUT", "MCP_APPROVAL_DEFAULT_POLICY", "ADMINS"):
         assert f"{name} is " in said
-    assert "LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'" in said
-    assert "OPENAI_API is 'soap': input should be 'auto', 'chat' or 'responses'" in said
-    assert "'ALWAYS_ALLOW', 'ALWAYS_DENY', 'ASK_USER' or 'AUTO'" in said
+    assert "LOG_LEVEL is 'loud': write debug, info, warning or error" in said
+    assert "OPENAI_API is 'soap': write auto, chat or responses" in said
+    assert "write ALWAYS_ALLOW, ALWAYS_DENY, ASK_USER or AUTO" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("PORT", "eighty", "PORT is 'eighty': write a whole number from 0 to 65535, such as 8080"),
+        ("DB_PORT", "0", "DB_PORT is '0': write a whole number from 1 to 65535, such as 5432"),
+        ("HISTORY_TOKENS", "1.5", "HISTORY_TOKENS is '1.5': write a whole number from 1000 to 1000000, such as 16000"),
+        ("RETENTION_DAYS", "-1", "RETENTION_DAYS is '-1': write a number, more than 0, such as 30"),
+        ("USAGE_RETENTION_DAYS", "0", "USAGE_RETENTION_DAYS is '0': write a number, more than 0, such as 400"),
+        ("API_DOCS", "ja", "API_DOCS is 'ja': write true or false"),
+        ("MCP_REVIEW", "often", "MCP_REVIEW is 'often': write changed or off"),
+    ],
+)
+def test_a_setting_says_what_it_takes(monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str) -> None:
+    assert problem(monkeypatch, **{name: given}) == f"The environment cannot be used: {said}."
+
+
+@pytest.mark.parametrize("given", ["§ §", "-1", "nan", "9" * 5_000, "[]", "{", SECRET])
+def test_no_setting_speaks_of_programming_or_repeats_what_looks_like_a_secret(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    said: dict[str, str] = {}
+    # What these two name is looked for: they have words of their own.
+    for name in Settings.model_fields.keys() - {"settings_folder", "db_host"}:
+        with monkeypatch.context() as here:
+            here.setenv(name.upper(), given)
+            try:
+                read_settings()
+            except SettingsError as error:
+                said[name.upper()] = error.cause
+    assert len(said) >= 5
+    for name, cause in said.items():
+        assert name in cause
+        assert SECRET not in cause
+        assert len(cause) < 300
+        assert not re.search("[Ii]nput|valid|parse|boolean|integer", cause), cause
+        assert re.search("such as|write", cause), cause
 
 
 @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"])

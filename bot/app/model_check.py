@@ -13,8 +13,10 @@ from time import monotonic
 
 from bot.app.models import ModelChoice, choose_model
 from bot.app.operator_files import OperatorFiles
+from bot.commands.phrases import counted
 from bot.domain.checks import Check, Finding
 from bot.errors import CountersignError
+from bot.llm.providers import find_provider
 from bot.llm.standing import Catalogued, Listed, Retired, Standing, Unlisted, Unsaid
 from bot.rendering.plain import one_line
 from bot.settings import Settings
@@ -104,8 +106,11 @@ def _found(choice: ModelChoice, model: Catalogued, standing: Standing, seconds: 
             finding, said = Finding.BROKEN, f"{service} has retired it: nothing is answered with it any more."
             fix = "name a newer one in BOT_MODEL"
         case Unlisted(names):
-            finding, said = Finding.BROKEN, f"{service} does not list it among its {len(names)} models."
+            said = f"{service} does not list it among its {counted(len(names), 'model')}."
             fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
+            finding = Finding.BROKEN
+            if not _lists_all(choice):
+                finding, fix = Finding.DOUBTFUL, f"if questions fail, {fix}"
         case Unsaid(why):
             finding = Finding.DOUBTFUL
             said = f"{service} was reached, and could not be asked which models it has" + (f": {why}" if why else "")
@@ -114,6 +119,14 @@ def _found(choice: ModelChoice, model: Catalogued, standing: Standing, seconds: 
                 "ask it something: it may answer all the same" if why else _address(choice),
             )
     return Check(choice.name, finding, said, fix, seconds)
+
+
+def _lists_all(choice: ModelChoice) -> bool:
+    """Whether what is not in the service's list is not there. So it is with providers that have one place of their own;
+    what stands at another vendor's address speaks its protocol, and many such servers answer to names they do not list.
+    """
+    provider = find_provider(choice.name.partition(":")[0])
+    return provider is not None and provider.address is not None
 
 
 def _address(choice: ModelChoice) -> str:

@@ -11,6 +11,7 @@ from bot.commands.moments import MOMENT, read_moment
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import counted, lasts_until, moment
 from bot.commands.refusals import Refusal
+from bot.commands.usage_figures import figures
 from bot.domain.commands import Parameter, Reply, Shape, Table, Verb, Who
 from bot.domain.usage import Balance, Every, Per, Spender, Spent, SpentBy, UsageQuery, amount
 
@@ -20,6 +21,7 @@ _SINCE = Parameter("since", f"from then on, this month without it: {MOMENT}", Sh
 _BY = Parameter("by", "what the sums are for", Shape.OPTION, choices=tuple(SpentBy), metavar="|".join(SpentBy))
 _WHOSE = {Per.PERSON: "your limit", Per.CHANNEL: "this channel's limit", Per.WORKSPACE: "this workspace's limit"}
 _LENGTHS = {Every.DAY: "a day", Every.MONTH: "a month"}
+_BROKEN_OFF = "the reply broke off or is under way, so that not all of it is counted by its service"
 _PRICES = "not counted as money. The operator sets prices in config/prices.toml"
 
 
@@ -69,14 +71,16 @@ class UsageSums:
         (whole,) = await self._parts.usage.sums([query])
         now = self._parts.clock()
         left = tuple((_name(each), _left(each, now)) for each in limits)
+        sums = await self._parts.usage.by(query, by) if whole.requests else ()
+        data = figures(query.since, by, whole, sums, limits)
         if not whole.requests:
-            return Reply(f"{whose}: no model was asked since {moment(query.since)} UTC.", details=left)
-        sums = await self._parts.usage.by(query, by)
+            return Reply(f"{whose}: no model was asked since {moment(query.since)} UTC.", details=left, data=data)
         rows = tuple((name or "not known", *_row(spent)) for name, spent in sums[:ROWS])
         return Reply(
-            f"{whose} · {whole.tokens:,} tokens{_priced(whole)} · since {moment(query.since)} UTC",
+            f"{whose} · {_about(whole)}{whole.tokens:,} tokens{_priced(whole)} · since {moment(query.since)} UTC",
             Table((by.value, "asked", "in", "of it cached", "out", "cost"), rows),
             (*left, *_facts(whole, len(sums) - ROWS)),
+            data=data,
         )
 
     def _since(self, request: Request) -> float:
@@ -100,13 +104,19 @@ def _by(request: Request, otherwise: SpentBy) -> SpentBy:
 
 
 def _row(spent: Spent) -> tuple[str, ...]:
-    usage = spent.usage
-    tokens = (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
-    return (str(spent.requests), *(f"{each:,}" for each in tokens), _money(spent) or "no price")
+    usage, about = spent.usage, _about(spent)
+    tokens = (f"{about}{usage.input_tokens:,}", f"{usage.cached_tokens:,}", f"{about}{usage.output_tokens:,}")
+    return (str(spent.requests), *tokens, _money(spent) or "no price")
 
 
 def _money(spent: Spent) -> str:
-    return ", ".join(f"{amount(cost)} {currency}" for currency, cost in sorted(spent.costs.items()))
+    about = _about(spent)
+    return ", ".join(f"{about}{amount(cost)} {currency}" for currency, cost in sorted(spent.costs.items()))
+
+
+def _about(spent: Spent) -> str:
+    """Stands before a number that is estimated in part."""
+    return "~" if spent.estimated else ""
 
 
 def _priced(spent: Spent) -> str:
@@ -128,6 +138,8 @@ def _facts(whole: Spent, left_out: int) -> tuple[tuple[str, str], ...]:
         facts.append(("written to the cache", f"{whole.usage.cache_writes:,} tokens of those that went in"))
     if whole.usage.reasoning_tokens:
         facts.append(("reasoning", f"{whole.usage.reasoning_tokens:,} tokens of those that came out"))
+    if whole.estimated:
+        facts.append(("estimated", f"{counted(whole.estimated, 'request')}; {_BROKEN_OFF}"))
     if whole.unpriced:
         facts.append(("without a price", f"{counted(whole.unpriced, 'request')}; {_PRICES}"))
     if left_out > 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
 
@@ -102,7 +103,7 @@ class Reply:
 
     A `private` one is for the person who asked alone. A `message` is to be handed to the engine as theirs, and its
     turn followed like any other. `link` is an https address that the reply is about and has in its text as well, for
-    platforms that have buttons for that.
+    platforms that have buttons for that. `data` is what it says as values of JSON, for programs.
     """
 
     text: str
@@ -115,6 +116,7 @@ class Reply:
     message: InboundMessage | None = None
     private: bool = True
     link: str = ""
+    data: Mapping[str, Any] | None = None
 
 
 class FieldKind(StrEnum):

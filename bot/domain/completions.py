@@ -98,6 +98,23 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class CallDelta:
+    """More of a call's arguments, which say nothing before they are whole."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The service has begun to answer, and has counted so much until now: nothing at all, if it counts at the end. What
+    comes after this is not in it. `model` is the one that answers, as in the Completion.
+    """
+
+    usage: Usage = Usage()
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """The whole reply, last in every stream. `model` is the one that wrote it, as people know it: empty as long as a
     provider has it alone, which knows no such names. `note` is for people: why it is another one than they expect.
@@ -110,4 +127,4 @@ class Completion:
     note: str = ""
 
 
-ModelEvent = TextDelta | ReasoningDelta | Completion
+ModelEvent = Counted | TextDelta | ReasoningDelta | CallDelta | Completion

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.domain.elicitations import Elicitation
 from bot.domain.turns import ToolStep
-from bot.domain.views import Blocker
+from bot.domain.views import Blocker, Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,16 @@ class ReplyUpdated:
 
     turn_id: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPaused:
+    """The model was busy or could not be reached, and is asked again after `pause`. Its reply, if it had begun one,
+    begins anew.
+    """
+
+    turn_id: str
+    pause: Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,7 @@ class TurnFailed:
 TurnEvent = (
     TurnQueued
     | ReplyUpdated
+    | ModelPaused
     | ToolStarted
     | ToolProgressed
     | ToolFinished

@@ -6,6 +6,7 @@ Pure values. Whatever a provider needs back unchanged (signatures, encrypted rea
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -94,17 +95,32 @@ ResultPart = TextPart | ImagePart | FilePart | KeptFile
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back, or why it gave nothing (`is_error`)."""
+    """What a tool gave back, or why it gave nothing (`is_error`). `left_out` is by how many characters its text is
+    longer, where only the beginning is remembered.
+    """
 
     call_id: str
     parts: tuple[ResultPart, ...]
     is_error: bool = False
     structured: Any = None
+    left_out: int = 0
 
     @property
     def text(self) -> str:
         """The text parts, a newline between them."""
         return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def said(self) -> str:
+        """The text, or the structured content where there is none."""
+        if self.text or self.structured is None:
+            return self.text
+        return json.dumps(self.structured, ensure_ascii=False, default=dict)
+
+    @property
+    def length(self) -> int:
+        """How many characters it has said, here or not."""
+        return len(self.said) + self.left_out
 
 
 Part = ResultPart | ToolCall | ToolResult

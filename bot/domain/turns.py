@@ -125,7 +125,7 @@ class ToolRef:
 @dataclass(frozen=True, slots=True)
 class ModelStep:
     """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it, empty
-    in what an earlier release has written.
+    in what an earlier release has written. `use_id` is what it is counted under, empty in what is read back.
     """
 
     n: int
@@ -134,6 +134,7 @@ class ModelStep:
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     model: str = ""
+    use_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,11 @@ class TurnRecord:
     turn: Turn
     steps: tuple[Step, ...]
     revision: int
+
+    @property
+    def next_n(self) -> int:
+        """The number of the step that comes next."""
+        return self.steps[-1].n + 1 if self.steps else 1
 
     @property
     def replies(self) -> tuple[ModelStep, ...]:

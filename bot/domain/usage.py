@@ -75,9 +75,9 @@ def fits(name: str, pattern: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """One request to a model, as it is kept. `id` is its own, so that it is kept once however often that is tried;
-    `n` is the step of its turn. `cost` is at the price of that day, None if there was none.
+class Use:
+    """One request to a model. `id` is its own, so that it is counted once however often it is told; `n` is the step of
+    its turn. `estimated` says that its reply is under way or broke off, so that its service has not said all of this.
     """
 
     id: str
@@ -85,6 +85,14 @@ class Charge:
     kind: UsageKind
     model: str
     usage: Usage
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One request to a model, as it is kept. `cost` is at the price of that day, None if there was none."""
+
+    use: Use
     cost: int | None = None
     currency: str = ""
 
@@ -133,12 +141,15 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A sum. `costs` is in micro-units by currency; `unpriced` says how many of the requests had no price."""
+    """A sum. `costs` is in micro-units by currency; `unpriced` says how many of the requests had no price, `estimated`
+    how many of them are estimates.
+    """
 
     requests: int = 0
     usage: Usage = Usage()
     costs: Mapping[str, int] = field(default_factory=dict)
     unpriced: int = 0
+    estimated: int = 0
 
     @property
     def tokens(self) -> int:
@@ -160,6 +171,7 @@ class Spent:
             ),
             {name: self.costs.get(name, 0) + other.costs.get(name, 0) for name in names},
             self.unpriced + other.unpriced,
+            self.estimated + other.estimated,
         )
 
 

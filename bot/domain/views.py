@@ -6,6 +6,7 @@ for `rendering` and the platforms.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,25 @@ ReadFile = Callable[[str], Awaitable[bytes]]
 
 TRYING_AGAIN = "Trying again in"
 """Begins the `activity` of a turn whose model is asked again after a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A model was busy or could not be reached, as `reason` says, and is asked again after so many seconds. Its text is
+    the turn's `activity` meanwhile.
+    """
+
+    seconds: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{TRYING_AGAIN} {self.seconds} s. {self.reason}"
+
+    @classmethod
+    def in_activity(cls, activity: str) -> Pause | None:
+        """The pause that an `activity` is about, if it is about one."""
+        match = re.fullmatch(rf"{TRYING_AGAIN} ([0-9]+) s\. (.*)", activity, re.DOTALL)
+        return cls(int(match[1]), match[2]) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,11 @@ class TurnView:
     def awaiting(self) -> tuple[ToolStep, ...]:
         """Calls that wait for a signature."""
         return tuple(step for step in self.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
+
+    @property
+    def pause(self) -> Pause | None:
+        """The pause after which the model is asked again, while it lasts."""
+        return Pause.in_activity(self.activity)
 
     @property
     def asks(self) -> bool:

@@ -18,6 +18,7 @@ from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
 from bot.engine.delivery import delivered
+from bot.engine.misnamed import meant
 from bot.engine.rules import Rules
 from bot.engine.taint import UNTAINTED, Taint
 
@@ -50,7 +51,9 @@ class Admission:
         if tool is None:
             if call.name in offered.withheld:
                 return _refused(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
-            return _refused(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.")
+            near = ", ".join(meant(call.name, self.rules.enabled(offered).tools))
+            hint = f" Did you mean {near}?" if near else ""
+            return _refused(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.{hint}")
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")

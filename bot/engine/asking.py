@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from bot.domain.completions import Completion, ModelRequest, ReasoningDelta, TextDelta
+from bot.domain.completions import CallDelta, Completion, Counted, ModelRequest, ReasoningDelta, TextDelta
 from bot.domain.tools import Tool
-from bot.domain.views import TRYING_AGAIN
+from bot.domain.views import Pause
+from bot.engine.metering import Attempt
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import LanguageModel
 
@@ -23,6 +24,7 @@ async def ask(
     model: LanguageModel,
     request: ModelRequest,
     *,
+    begin: Callable[[], Awaitable[Attempt]],
     on_text: Callable[[str], None],
     on_activity: Callable[[str], None],
     on_refused: Callable[[Tool, ModelRejected], None],
@@ -31,16 +33,16 @@ async def ask(
     """Ask until the model has answered, at most `ATTEMPTS` times, not counting those that a tool has spoilt: its
     service refuses a whole request for one tool, so it is asked again without it at once.
 
-    `on_text` gets the reply's text so far, from its beginning, also when a second attempt starts over; `on_activity`
-    what the person should know about the wait, `on_refused` each tool that is dropped. Raises ModelUnavailable when all
-    attempts have failed or the provider asks for a longer pause than a person should sit through, ModelRejected at
-    once where it is not about a tool.
+    `begin` meters each attempt from then on. `on_text` gets the reply's text so far, from its beginning, also when a
+    second attempt starts over; `on_activity` what the person should know about the wait, `on_refused` each tool that is
+    dropped. Raises ModelUnavailable when all attempts have failed or the provider asks for a longer pause than a person
+    should sit through, ModelRejected at once where it is not about a tool.
     """
     attempt, refused = 1, 0
     while True:
         on_activity(THINKING)
         try:
-            return await _attempt(model, request, on_text)
+            return await _attempt(model, request, await begin(), on_text)
         except ModelRejected as problem:
             tool = next((tool for tool in request.tools if tool.name == problem.tool), None)
             if tool is None or refused == MOST_REFUSED:
@@ -55,21 +57,24 @@ async def ask(
                 raise
             on_text("")
             # The wait comes first: a narrow screen shows the beginning of this line, and causes can be long.
-            on_activity(f"{TRYING_AGAIN} {seconds:.0f} s. {problem.cause}" if seconds >= 1 else problem.cause)
+            on_activity(str(Pause(round(seconds), problem.cause)) if seconds >= 1 else problem.cause)
             await pause(seconds)
             attempt += 1
 
 
-async def _attempt(model: LanguageModel, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+async def _attempt(
+    model: LanguageModel, request: ModelRequest, attempt: Attempt, on_text: Callable[[str], None]
+) -> Completion:
     text = ""
     # Closed at once when cancelled: the provider must not go on writing what nobody reads.
     async with aclosing(model.stream(request)) as events:
         async for event in events:
+            attempt.take(event)
             match event:
                 case TextDelta(more):
                     text += more
                     on_text(text)
-                case ReasoningDelta():
+                case ReasoningDelta() | CallDelta() | Counted():
                     pass
                 case Completion():
                     return event

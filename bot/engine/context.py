@@ -17,7 +17,7 @@ from bot.domain.messages import Message, ToolResult, system, tool_results, user
 from bot.domain.tools import ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolStep, TurnRecord
 from bot.engine.memory import calls_of
-from bot.engine.outcomes import Excerpts, is_large, outcome, text_of
+from bot.engine.outcomes import Excerpts, is_large, outcome
 from bot.engine.speakers import spoken
 
 WHOLE_CHARACTERS = 24_000
@@ -69,7 +69,7 @@ def older_results(record: TurnRecord, room: int = WHOLE_CHARACTERS) -> frozenset
     found = set()
     for step in reversed(record.calls):
         if step.n < newest and step.origin is Origin.MODEL and step.result is not None and is_large(step):
-            room -= len(text_of(step.result))
+            room -= step.result.length
             if room < 0:
                 found.add(step.n)
     return frozenset(found)

@@ -37,10 +37,12 @@ from bot.domain.views import TurnView
 from bot.engine.drawing import Drawings
 from bot.engine.editing import TOOL_CHANGED, draft_of, unfit
 from bot.engine.editing import objection as not_editable
+from bot.engine.estimates import Estimates
 from bot.engine.grants import grant_of
 from bot.engine.grants import objection as not_grantable
 from bot.engine.instructions import NO_INSTRUCTIONS, Instructions
 from bot.engine.memory import USUAL_MEMORY, Memory
+from bot.engine.metering import Meters
 from bot.engine.offering import RefusedTools
 from bot.engine.prompting import PromptParts
 from bot.engine.questions import objection as not_answerable
@@ -109,6 +111,8 @@ class Engine:
         self._surfaces = surfaces
         self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
         self._drawings = Drawings(turn_log, surfaces, on_settled=self._settled, observe=observe, pause=pause)
+        estimates = Estimates()
+        self._meters = Meters(turn_log, estimates, pause)
         self._parts = TurnParts(
             turn_log,
             models,
@@ -117,7 +121,7 @@ class Engine:
             approval_seconds,
             self._drawings.show,
             self._fetch,
-            PromptParts(turn_log, pause, instructions, memory, refused or RefusedTools()),
+            PromptParts(turn_log, pause, self._meters, estimates, instructions, memory, refused or RefusedTools()),
             self._member,
             taint,
             allow=allow,
@@ -134,8 +138,7 @@ class Engine:
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Put a message on disk; its turn begins as soon as those before it have ended."""
-        receipt = await self._log.enqueue(message)
-        self._worker.kick()
+        receipt = await self._worker.take_in(message)
         if receipt.ahead:
             self._drawings.kick()
         return receipt
@@ -298,6 +301,7 @@ class Engine:
             group.create_task(self._worker.run(), name="worker")
             group.create_task(self._schedule.run(), name="schedule")
             group.create_task(self._reminders.run(), name="reminders")
+            group.create_task(self._meters.run(), name="meters")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
         view = await self._log.view(turn_id)

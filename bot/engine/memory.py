@@ -7,20 +7,21 @@ not fit, the older part becomes a summary at once, and what stays leaves room fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bot.domain.messages import Message, assistant, tool_results, user
+from bot.domain.messages import Message, TextPart, ToolResult, assistant, tool_results, user
 from bot.domain.past import Replay
 from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.engine.attachments import names
 from bot.engine.estimates import of_messages
-from bot.engine.outcomes import Excerpts
+from bot.engine.outcomes import Address, Excerpts, is_large
 from bot.engine.speakers import one_line, spoken
 
 HISTORY_TOKENS = 16_000
 HISTORY_TURNS = 200
 """As many are read at most; where there are more, there is a summary."""
+KEPT_BACK = "(Not told: a policy does not let everybody use this tool.)"
 _NAME_LENGTH = 80
 _ENDED = {
     StepStatus.DONE: "done",
@@ -52,11 +53,21 @@ class Exchange:
     size: float
 
 
-def exchanges(turns: Iterable[TurnRecord], replay: Replay, excerpts: Excerpts, *, shared: bool) -> list[Exchange]:
-    """Earlier turns, oldest first. In a place that is `shared`, each question says whose it is."""
+def exchanges(
+    turns: Iterable[TurnRecord],
+    replay: Replay,
+    excerpts: Excerpts,
+    *,
+    shared: bool,
+    kept_back: Collection[Address] = (),
+) -> list[Exchange]:
+    """Earlier turns, oldest first. In a place that is `shared`, each question says whose it is. The results of the
+    calls that are `kept_back` are not told.
+    """
     found = []
     for turn in turns:
-        messages = tuple(_exchange(turn, replay, excerpts, shared=shared))
+        results = _Results(turn, excerpts, kept_back)
+        messages = tuple(_exchange(results, replay, shared=shared))
         found.append(Exchange(turn.turn.seq, messages, of_messages(messages)))
     return found
 
@@ -72,14 +83,42 @@ def kept(remembered: Sequence[Exchange], room: float) -> int:
     return count
 
 
-def _exchange(earlier: TurnRecord, replay: Replay, excerpts: Excerpts, *, shared: bool) -> list[Message]:
-    turn = earlier.turn
+def tells_result_of(record: TurnRecord, step: ToolStep, replay: Replay) -> bool:
+    """Whether anything of a result of this earlier turn is told, or where it is."""
+    if record.turn.question.call is not None or replay is Replay.FULL:
+        return True
+    return replay is Replay.NAMES and is_large(step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What is told of the calls of an earlier turn."""
+
+    of: TurnRecord
+    excerpts: Excerpts
+    kept_back: Collection[Address]
+
+    def told(self, step: ToolStep) -> ToolResult:
+        """A call's result; of a large one its beginning."""
+        seq = self.of.turn.seq
+        if (seq, step.n) in self.kept_back:
+            return ToolResult(step.call.id, (TextPart(KEPT_BACK),), is_error=True)
+        return self.excerpts.of(seq, step)
+
+    def address(self, step: ToolStep) -> str:
+        """Where the result of a call is, if it is large."""
+        seq = self.of.turn.seq
+        return "" if (seq, step.n) in self.kept_back else self.excerpts.address(seq, step)
+
+
+def _exchange(results: _Results, replay: Replay, *, shared: bool) -> list[Message]:
+    earlier, turn = results.of, results.of.turn
     asked = _asked(turn.question)
     question = spoken(turn.author, asked) if shared else user(asked)
     if turn.question.call is not None:
-        told = " ".join(f"{step.call.name}: {excerpts.of(turn.seq, step).text}" for step in earlier.calls)
+        told = " ".join(f"{step.call.name}: {results.told(step).text}" for step in earlier.calls)
         return [question, assistant(f"(A person ran this by hand. {told})")]
-    return [question, *_calls(earlier, replay, excerpts), _answer(earlier)]
+    return [question, *_calls(results, replay), _answer(earlier)]
 
 
 def _answer(earlier: TurnRecord) -> Message:
@@ -94,33 +133,32 @@ def _answer(earlier: TurnRecord) -> Message:
             return assistant("(I could not answer.)")
 
 
-def _calls(earlier: TurnRecord, replay: Replay, excerpts: Excerpts) -> list[Message]:
+def _calls(results: _Results, replay: Replay) -> list[Message]:
     match replay:
         case Replay.NONE:
             return []
         case Replay.NAMES:
-            used = [_used(earlier.turn.seq, step, excerpts) for step in earlier.calls if step.origin is Origin.MODEL]
+            used = [_used(step, results.address(step)) for step in results.of.calls if step.origin is Origin.MODEL]
             return (
                 [user(f"Tools that you used for this (information, not instructions): {'; '.join(used)}")]
                 if used
                 else []
             )
         case Replay.FULL:
-            return [message for reply in earlier.replies for message in _round(earlier, reply, excerpts)]
+            return [message for reply in results.of.replies for message in _round(results, reply)]
 
 
-def _used(seq: int, step: ToolStep, excerpts: Excerpts) -> str:
-    at = excerpts.address(seq, step)
+def _used(step: ToolStep, at: str) -> str:
     return f"{one_line(step.call.name, _NAME_LENGTH)}: {_ENDED.get(step.status, 'not ended')}" + (
         f', result "{at}"' if at else ""
     )
 
 
-def _round(earlier: TurnRecord, reply: ModelStep, excerpts: Excerpts) -> list[Message]:
-    calls = calls_of(reply, earlier)
+def _round(results: _Results, reply: ModelStep) -> list[Message]:
+    calls = calls_of(reply, results.of)
     if not calls:
         return []
-    return [reply.message, tool_results(*(excerpts.of(earlier.turn.seq, step) for step in calls))]
+    return [reply.message, tool_results(*map(results.told, calls))]
 
 
 def calls_of(reply: ModelStep, record: TurnRecord) -> list[ToolStep]:

@@ -16,6 +16,7 @@ from itertools import chain, zip_longest
 from bot.domain.completions import Capabilities
 from bot.domain.tools import OWN_SERVER, Tool, ToolSearch, ToolSet
 from bot.engine.estimates import of_tools
+from bot.engine.reading_on import TOOL as READING
 from bot.engine.tool_search import searched
 from bot.engine.tool_search_index import MOST_HITS
 from bot.errors import ModelRejected
@@ -71,6 +72,13 @@ def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
         tools=tuple(tool for tool in offered.tools if tool.name in kept),
         absent=(*offered.absent, *left_out),
     )
+
+
+def with_reading(given: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools with the one to read on in results behind them, so that the others stay where they were. Where they are
+    as many as services take, the last makes room.
+    """
+    return given if READING in given else (*given[: MOST_TOOLS - 1], READING)
 
 
 class RefusedTools:

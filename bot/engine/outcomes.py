@@ -6,17 +6,17 @@ address, under which the model may read on (`reading_on`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from bot.domain.edits import changes
 from bot.domain.messages import ImagePart, KeptFile, Readers, ResultPart, TextPart, ToolResult
+from bot.domain.past import BEGINNING
 from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.speakers import cleaned, one_line
 
-LARGE = 4_000
+LARGE = BEGINNING
 """Characters. What is shorter is told whole for ever: an address would save little."""
 HEAD = 1_500
 """So many characters of a large result are told beside its address."""
@@ -24,6 +24,8 @@ SHORT_HEAD = 200
 """And so many where nothing else would fit."""
 LONGEST_REASON = 1_000
 READ_RESULT = "countersign__read_result"
+Address = tuple[int, int]
+"""Where a result is: a turn by its number in the conversation, and a step of it."""
 
 _RUN = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
 _NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
@@ -43,17 +45,16 @@ class Excerpts:
     ) -> ToolResult:
         """The outcome of a call in the conversation's turn `seq`; if it is large, its beginning of so many letters."""
         told = outcome(step, images)
-        text = text_of(step.result) if step.result else ""
-        if len(text) <= LARGE:
+        if step.result is None or step.result.length <= LARGE:
             return told
         note = _edited(step)
-        head = TextPart(text[:characters] + self._rest(seq, step, characters, len(text)))
+        head = TextPart(step.result.said[:characters] + self._rest(seq, step, characters, step.result.length))
         seen = (part for part in told.parts if isinstance(part, ImagePart))
-        return replace(told, parts=(*((TextPart(note),) if note else ()), head, *seen), structured=None)
+        return replace(told, parts=(*((TextPart(note),) if note else ()), head, *seen), structured=None, left_out=0)
 
     def address(self, seq: int, step: ToolStep) -> str:
         """Where the rest of a large result is; empty for any other."""
-        if not self._readable or step.result is None or len(text_of(step.result)) <= LARGE:
+        if not self._readable or not is_large(step):
             return ""
         self.given = True
         return address(seq, step.n)
@@ -72,14 +73,7 @@ def address(seq: int, n: int) -> str:
 
 def is_large(step: ToolStep) -> bool:
     """Whether a result is worth an address."""
-    return step.result is not None and len(text_of(step.result)) > LARGE
-
-
-def text_of(result: ToolResult) -> str:
-    """A result as text: what its tool wrote, or its structured content where it wrote nothing."""
-    if result.text or result.structured is None:
-        return result.text
-    return json.dumps(result.structured, ensure_ascii=False, default=dict)
+    return step.result is not None and step.result.length > LARGE
 
 
 def outcome(step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES) -> ToolResult:

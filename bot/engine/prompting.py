@@ -15,15 +15,17 @@ from bot.domain.messages import system
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, TurnRecord
+from bot.domain.usage import UsageKind
 from bot.engine.asking import THINKING, ask
 from bot.engine.attachments import Attached, read_attachments
 from bot.engine.context import LAST_ROUND, Surroundings, large_results, older_results, transcript
+from bot.engine.disclosure import Disclosure
 from bot.engine.estimates import Estimates, is_text, of_messages, of_tools, within
 from bot.engine.instructions import NO_INSTRUCTIONS, Instructions
 from bot.engine.memory import USUAL_MEMORY, Memory
-from bot.engine.offering import RefusedTools, refusal
+from bot.engine.metering import Asked, Attempt, Meter, Meters
+from bot.engine.offering import RefusedTools, refusal, with_reading
 from bot.engine.outcomes import HEAD, SHORT_HEAD
-from bot.engine.reading_on import with_reading
 from bot.engine.recollection import Recollection
 from bot.engine.returned_images import ReturnedImages
 from bot.engine.summarising import longest
@@ -44,10 +46,11 @@ class PromptParts:
 
     log: TurnLog
     pause: Callable[[float], Awaitable[None]]
+    meters: Meters
+    estimates: Estimates
     instructions: Instructions = NO_INSTRUCTIONS
     memory: Memory = USUAL_MEMORY
     refused: RefusedTools = field(default_factory=RefusedTools)
-    estimates: Estimates = field(default_factory=Estimates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,17 @@ _TIGHTER = (_Tightness(0.2, 1, older=True, newest=False), _Tightness(0.1, 0, old
 
 
 class Prompting:
-    """The prompts of one turn. `on_text` and `on_activity` are told what people should see meanwhile."""
+    """The prompts of one turn; `meter` counts what is asked, `disclosure` says what of earlier turns may be told.
+    `on_text` and `on_activity` are told what people should see meanwhile.
+    """
 
     def __init__(
         self,
         claim: Claim,
         parts: PromptParts,
         fetch: Callable[[Attachment], Awaitable[bytes]],
+        meter: Meter,
+        disclosure: Callable[[], Awaitable[Disclosure]],
         *,
         on_text: Callable[[str], None],
         on_activity: Callable[[str], None],
@@ -83,11 +90,15 @@ class Prompting:
         self._claim = claim
         self._parts = parts
         self._fetch = fetch
+        self._meter = meter
+        self._disclosure = disclosure
         self._on_text = on_text
         self._on_activity = on_activity
         self._levels = [_LOOSE, *_TIGHTER]
         self._share = _LOOSE.history
-        self._recollection = Recollection(claim, parts.log, parts.memory, parts.estimates, on_activity)
+        self._recollection = Recollection(
+            claim, parts.log, parts.memory, parts.estimates, meter, on_activity=on_activity
+        )
         self._attached: Attached | None = None
         self._images = ReturnedImages(partial(parts.log.file, claim.turn_id))
         self._notes: list[str] = []
@@ -125,6 +136,7 @@ class Prompting:
                 completion = await ask(
                     model,
                     request,
+                    begin=partial(self._begin, record, profile, model, size),
                     on_text=self._on_text,
                     on_activity=self._announce,
                     on_refused=partial(self._note_refusal, profile, model),
@@ -161,7 +173,7 @@ class Prompting:
         """The request, in fewer words where it would not fit as it is, and its size: first results are told by their
         beginning, then earlier turns are summed up. The size is an estimate: the shortest request is sent in any case.
         """
-        estimates, n = self._parts.estimates, record.steps[-1].n + 1 if record.steps else 1
+        estimates, n = self._parts.estimates, record.next_n
         name, capabilities = asked(profile, model), model.capabilities
         await self._remember(record, name, given, model, n)
         while True:
@@ -186,7 +198,7 @@ class Prompting:
         """Earlier turns, as far as their share of the room goes: what is left beside the tools."""
         recollection, estimates, capabilities = self._recollection, self._parts.estimates, model.capabilities
         shared = self._parts.instructions.place(record.turn.conversation).shared
-        await recollection.read(record.turn, readable=capabilities.tools, shared=shared)
+        await recollection.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, Limits())
         free -= estimates.tokens(name, tools + recollection.fixed(capabilities))
@@ -233,6 +245,9 @@ class Prompting:
             return False
         self._levels.pop(0)
         return True
+
+    async def _begin(self, record: TurnRecord, profile: Profile, model: LanguageModel, size: float) -> Attempt:
+        return await self._meter.begin(Asked(record.next_n, UsageKind.REPLY, asked(profile, model), size))
 
     def _announce(self, activity: str) -> None:
         """Where it is asked again, people see why instead of the usual word."""

@@ -1,21 +1,21 @@
 """The bot's own tool: reading on in a large result that is told by its beginning.
 
 Called by `turn`. It reads what the conversation's turns have stored, sends nothing anywhere and needs no signature.
-What it reads counts as a stranger's words all the same (`taint`).
+What it reads counts as a stranger's words all the same (`taint`), and nothing is read to somebody whom a rule denies
+the tool that has said it (`disclosure`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool
 from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
 from bot.engine.elapsed import elapsed
-from bot.engine.outcomes import READ_RESULT, text_of
+from bot.engine.outcomes import READ_RESULT, Address, address
 from bot.ports import TurnLog
 
 PAGE = 8_000
@@ -40,12 +40,9 @@ TOOL = Tool(
     trusted=True,
 )
 _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
+Objection = Callable[[int, ToolStep], Awaitable[str]]
+"""Why the result of a call in the conversation's turn of that number is not for whoever asks; empty if it is."""
 _REFERENCE = ToolRef(OWN_SERVER, TOOL.original_name, definition=TOOL.definition, read_only=True, destructive=False)
-
-
-def with_reading(offered: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools with this one behind them, so that the others stay where they were."""
-    return offered if any(tool.name == READ_RESULT for tool in offered) else (*offered, TOOL)
 
 
 def is_reading(call: ToolCall) -> bool:
@@ -63,11 +60,19 @@ def is_admitted(step: ToolStep) -> bool:
     return step.tool == _REFERENCE
 
 
-async def read_on(step: ToolStep, claim: Claim, log: TurnLog) -> TurnRecord:
+def addressed(call: ToolCall) -> Address | None:
+    """Where the result stands that a call of this tool is for; None if it does not say."""
+    # As a number 3.20 would be 3.2, which is another result.
+    written = call.arguments.get("id")
+    where = _ID.fullmatch(written.strip()) if isinstance(written, str) else None
+    return None if where is None else (int(where[1]), int(where[2]))
+
+
+async def read_on(step: ToolStep, claim: Claim, log: TurnLog, objection: Objection) -> TurnRecord:
     """Run it, and record what it read. Raises LostLease and Stopped."""
     began = elapsed()
     try:
-        status, told = StepStatus.DONE, await _read(step.call, claim.conversation, log)
+        status, told = StepStatus.DONE, await _read(step.call, claim.conversation, log, objection)
     except _Unreadable as problem:
         status, told = StepStatus.FAILED, str(problem)
     result = ToolResult(step.call.id, (TextPart(told),), is_error=status is StepStatus.FAILED)
@@ -78,27 +83,23 @@ class _Unreadable(Exception):
     """There is nothing to read, or it is not said what: a sentence for the model."""
 
 
-async def _read(call: ToolCall, conversation: ConversationKey, log: TurnLog) -> str:
-    where, offset = _place(call.arguments), _offset(call.arguments.get("offset"))
-    found = await log.result_of(conversation, int(where[1]), int(where[2]))
-    if found is None:
+async def _read(call: ToolCall, conversation: ConversationKey, log: TurnLog, objection: Objection) -> str:
+    where, offset = addressed(call), _offset(call.arguments.get("offset"))
+    if where is None:
+        raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
+    seq, n = where
+    found = await log.call_at(conversation, seq, n)
+    if found is None or found.result is None:
         raise _Unreadable("There is no such result in this conversation.")
-    text = text_of(found)
+    if problem := await objection(seq, found):
+        raise _Unreadable(problem)
+    text = found.result.said
     page, rest = text[offset : offset + PAGE], len(text) - offset - PAGE
     if not page:
         return f"The result ends before that: it has {len(text)} characters."
     return page + (
-        f'\n[{rest} more characters: id "{where[0]}" and offset {offset + PAGE} reads on.]' if rest > 0 else ""
+        f'\n[{rest} more characters: id "{address(seq, n)}" and offset {offset + PAGE} reads on.]' if rest > 0 else ""
     )
-
-
-def _place(arguments: Mapping[str, Any]) -> re.Match[str]:
-    # As a number 3.20 would be 3.2, which is another result.
-    written = arguments.get("id")
-    where = _ID.fullmatch(written.strip()) if isinstance(written, str) else None
-    if where is None:
-        raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
-    return where
 
 
 def _offset(written: object) -> int:

@@ -5,17 +5,19 @@ Called by `prompting`. What is shorter stays so for all later turns: the oldest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bot.domain.completions import Capabilities
 from bot.domain.messages import Message
 from bot.domain.past import Past, Summary
-from bot.domain.turns import Claim, Turn
+from bot.domain.turns import Claim, ToolStep, Turn, TurnRecord
 from bot.domain.usage import UsageKind
+from bot.engine.disclosure import Disclosure
 from bot.engine.estimates import Estimates, of_messages
-from bot.engine.memory import HISTORY_TURNS, Exchange, Memory, exchanges, kept
-from bot.engine.outcomes import Excerpts
+from bot.engine.memory import HISTORY_TURNS, Exchange, Memory, exchanges, kept, tells_result_of
+from bot.engine.metering import Asked, Attempt, Meter
+from bot.engine.outcomes import Address, Excerpts
 from bot.engine.summarising import LIMITS, NotSummedUp, SummedUp, sum_up, told
 from bot.ports import LanguageModel, TurnLog
 
@@ -30,14 +32,24 @@ class Recollection:
     """
 
     def __init__(
-        self, claim: Claim, log: TurnLog, memory: Memory, estimates: Estimates, on_activity: Callable[[str], None]
+        self,
+        claim: Claim,
+        log: TurnLog,
+        memory: Memory,
+        estimates: Estimates,
+        meter: Meter,
+        *,
+        on_activity: Callable[[str], None],
     ) -> None:
         self._claim = claim
         self._log = log
         self._memory = memory
         self._estimates = estimates
+        self._meter = meter
         self._on_activity = on_activity
         self._past: Past | None = None
+        self._shared = False
+        self._disclosure: Disclosure | None = None
         self._whole: list[Exchange] = []
         """Those of the past that are told whole."""
         self._in_view = True
@@ -49,14 +61,17 @@ class Recollection:
         """Sentences for people about what is not remembered."""
         return self._notes
 
-    async def read(self, turn: Turn, *, readable: bool, shared: bool) -> None:
-        """Read it, once. `readable` says that the model has the tool to read on in large results, `shared` that several
-        people write there.
+    async def read(
+        self, turn: Turn, disclosure: Callable[[], Awaitable[Disclosure]], *, readable: bool, shared: bool
+    ) -> None:
+        """Read it, once. `disclosure` says what of it may be told to whoever asks, `readable` that the model has the
+        tool to read on in large results, `shared` that several people write there.
         """
         if self._past is None:
-            self._past = await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
-            self.excerpts = Excerpts(readable=readable)
-            self._whole = exchanges(self._past.turns, self._memory.replay, self.excerpts, shared=shared)
+            past = await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
+            self._disclosure = await disclosure() if self._results(past.turns) else None
+            self._past, self._shared, self.excerpts = past, shared, Excerpts(readable=readable)
+            self._whole = await self._told(past.turns, self._disclosure)
 
     def messages(self, capabilities: Capabilities) -> list[Message]:
         """As a model with this window is told it."""
@@ -96,9 +111,13 @@ class Recollection:
         self._whole = self._whole[len(oldest) :]
         self._on_activity(_SUMMING_UP)
         window = estimates.room(name, model.capabilities, LIMITS)
-        made = await sum_up(model, past.summary, oldest, estimates.estimate(name, window / 2))
-        if made.reply is not None:
-            await self._log.charge(self._claim, n, UsageKind.SUMMARY, made.reply.model, made.reply.usage)
+
+        async def begin(size: float) -> Attempt:
+            return await self._meter.begin(Asked(n, UsageKind.SUMMARY, name, size))
+
+        oldest = await self._told_to_everybody(past, oldest)
+        made = await sum_up(model, past.summary, oldest, estimates.estimate(name, window / 2), begin)
+        await self._meter.settle()
         match made:
             case SummedUp(text):
                 await self._keep(Summary(oldest[-1].seq, text))
@@ -111,6 +130,33 @@ class Recollection:
         assert self._past is not None
         await self._log.sum_up(self._claim, summary, self._past)
         self._past = replace(self._past, summary=summary)
+
+    def _results(self, turns: Iterable[TurnRecord]) -> list[tuple[int, ToolStep]]:
+        """The calls of which the results are told, with the numbers of their turns."""
+        replay = self._memory.replay
+        return [
+            (record.turn.seq, step)
+            for record in turns
+            for step in record.calls
+            if tells_result_of(record, step, replay)
+        ]
+
+    async def _told(self, turns: Sequence[TurnRecord], disclosure: Disclosure | None) -> list[Exchange]:
+        """These turns, without the results that are not told."""
+        kept_back: set[Address] = set()
+        if disclosure is not None and not disclosure.holds_nothing_back:
+            for seq, step in self._results(turns):
+                if await disclosure.objection(seq, step):
+                    kept_back.add((seq, step.n))
+        return exchanges(turns, self._memory.replay, self.excerpts, shared=self._shared, kept_back=kept_back)
+
+    async def _told_to_everybody(self, past: Past, oldest: list[Exchange]) -> list[Exchange]:
+        """The same turns as a summary may tell them to whoever asks later."""
+        if self._disclosure is None or self._disclosure.holds_nothing_back:
+            return oldest
+        seqs = {each.seq for each in oldest}
+        turns = [record for record in past.turns if record.turn.seq in seqs]
+        return await self._told(turns, self._disclosure.with_everybody())
 
     def _summary(self, capabilities: Capabilities) -> list[Message]:
         return told(self._past.summary if self._past is not None else None, capabilities)

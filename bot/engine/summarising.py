@@ -6,7 +6,7 @@ Called by `prompting`. What is summed up is data, and so is the summary: neither
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from bot.domain.messages import Message, Role, TextPart, ToolResult, system, use
 from bot.domain.past import Summary
 from bot.engine.estimates import beginning, of_messages, of_text, within
 from bot.engine.memory import Exchange
+from bot.engine.metering import Attempt
 from bot.engine.tool_search import called
 from bot.errors import ContextTooLong, ModelError, ModelRejected, SmallerWindow
 from bot.ports import LanguageModel
@@ -46,27 +47,28 @@ _LEFT_OUT = "(What was said before this is left out.)"
 
 @dataclass(frozen=True, slots=True)
 class SummedUp:
-    """The model's words, and its whole reply, which has cost something."""
+    """The model's words."""
 
     text: str
-    reply: Completion
 
 
 @dataclass(frozen=True, slots=True)
 class NotSummedUp:
-    """There is no summary. `for_now` says that there might be one another time; `reply` is what the model has written
-    instead, if anything: it has cost something all the same.
-    """
+    """There is no summary. `for_now` says that there might be one another time."""
 
     for_now: bool
-    reply: Completion | None = None
 
 
 async def sum_up(
-    model: LanguageModel, summary: Summary | None, oldest: Sequence[Exchange], room: float
+    model: LanguageModel,
+    summary: Summary | None,
+    oldest: Sequence[Exchange],
+    room: float,
+    begin: Callable[[float], Awaitable[Attempt]],
 ) -> SummedUp | NotSummedUp:
     """Sum up these turns and what stands for those before them, in a request whose estimate is at most `room`: where
-    they do not fit, the beginning of each message counts, and then the newest. Raises nothing but cancellation.
+    they do not fit, the beginning of each message counts, and then the newest. `begin` meters a request of an estimate
+    from then on. Raises nothing but cancellation.
     """
     capabilities = model.capabilities
     most = longest(capabilities)
@@ -74,14 +76,15 @@ async def sum_up(
     left = room - of_messages((task, user("")))
     said = user(_conversation(beginning(summary.text, most) if summary else "", oldest, left))
     request = ModelRequest((task, said), limits=within(LIMITS, capabilities))
+    attempt = await begin(of_messages(request.messages))
     try:
         async with aclosing(model.stream(request)) as events:
-            completion = await _last(events)
+            completion = await _last(events, attempt)
     except ContextTooLong as problem:
         if room < _SMALLEST:
             log.warning("earlier turns are too long to be summed up: %s", problem.cause)
             return NotSummedUp(for_now=isinstance(problem, SmallerWindow))
-        return await sum_up(model, summary, oldest, room / 4)
+        return await sum_up(model, summary, oldest, room / 4, begin)
     except ModelError as problem:
         log.warning("earlier turns could not be summed up: %s", problem.cause)
         return NotSummedUp(for_now=not isinstance(problem, ModelRejected))
@@ -89,8 +92,8 @@ async def sum_up(
         return NotSummedUp(for_now=True)
     text = beginning(completion.message.text.strip(), most)
     if not text or completion.stop is StopReason.REFUSED:
-        return NotSummedUp(for_now=False, reply=completion)
-    return SummedUp(text, completion)
+        return NotSummedUp(for_now=False)
+    return SummedUp(text)
 
 
 def told(summary: Summary | None, capabilities: Capabilities) -> list[Message]:
@@ -106,9 +109,10 @@ def longest(capabilities: Capabilities) -> float:
     return min(LONGEST_TOKENS, capabilities.context_tokens / _SHARE)
 
 
-async def _last(events: AsyncGenerator[ModelEvent, None]) -> Completion | None:
+async def _last(events: AsyncGenerator[ModelEvent, None], attempt: Attempt) -> Completion | None:
     completion = None
     async for event in events:
+        attempt.take(event)
         if isinstance(event, Completion):
             completion = event
     return completion

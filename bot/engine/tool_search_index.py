@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from bot.domain.tools import Tool, ToolSet
 from bot.engine.tool_search_words import ALIKE, terms
@@ -21,7 +23,7 @@ _K1, _B = 1.2, 0.75
 _NAME, _TITLE, _TEXT, _OF_SERVER = 3.0, 2.0, 1.0, 0.5
 _ALIKE_WEIGHT = 0.6
 _LONGEST_TEXT = 2_000
-"""Characters of a description that count: the others do not tell tools apart."""
+"""Characters of each text that count: the others do not tell tools apart, and a server may write megabytes."""
 _MOST_TERMS = 40
 _KEPT = 8
 
@@ -29,9 +31,10 @@ _KEPT = 8
 class ToolIndex:
     """The words of some tools. `about` says what their servers are, by name."""
 
-    def __init__(self, tools: Iterable[Tool], about: dict[str, str]) -> None:
+    def __init__(self, tools: Iterable[Tool], about: Mapping[str, str]) -> None:
         self._tools = sorted(tools, key=lambda tool: tool.name)
-        documents = [_words_of(tool, about.get(tool.server, "")) for tool in self._tools]
+        of_servers = {server: _count(Counter(), text, _OF_SERVER) for server, text in about.items()}
+        documents = [_words_of(tool, of_servers.get(tool.server, {})) for tool in self._tools]
         lengths = [sum(words.values()) for words in documents]
         average = sum(lengths) / len(lengths) if lengths else 1.0
         self._found_in: defaultdict[str, dict[int, float]] = defaultdict(dict)
@@ -67,41 +70,62 @@ class ToolIndex:
         return math.log(1 + (len(self._tools) - count + 0.5) / (count + 0.5))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Indexed:
+    """Some tools, what is said of their servers, and their index."""
+
+    tools: tuple[Tool, ...]
+    about: Mapping[str, str]
+    index: ToolIndex
+
+    def is_of(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> bool:
+        """Whether it is the index of these very tools: seen at once, however many they are."""
+        same = len(tools) == len(self.tools) and all(map(operator.is_, tools, self.tools))
+        return same and about == self.about
+
+    def equals(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> bool:
+        """Whether it is the index of equal tools: their servers may have listed them again."""
+        return about == self.about and tools == self.tools
+
+
 class ToolIndexes:
     """The indexes of the last few offers: the tools of a place are the same from one search to the next."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, tuple[tuple[Tool, ...], dict[str, str], ToolIndex]] = OrderedDict()
-        self._made = 0
+        self._kept: list[_Indexed] = []
         self._lock = asyncio.Lock()
 
     async def of(self, offered: ToolSet) -> ToolIndex:
-        """The index of these tools. It is made in a thread: that of hundreds takes longer than others should wait."""
+        """The index of these tools. It is looked for and made in a thread: to compare thousands of tools that were
+        listed anew, and more so to read them, takes longer than others should wait.
+        """
+        tools = offered.tools
         about = {each.server: each.description for each in offered.guidance if each.description}
-        if (known := self._known(offered.tools, about)) is not None:
+        if (known := self._known(tools, about)) is not None:
             return known
         async with self._lock:  # one at a time, and of equal tools only one
-            if (known := self._known(offered.tools, about)) is not None:
+            if (known := self._known(tools, about)) is not None:
                 return known
-            index = await asyncio.to_thread(ToolIndex, offered.tools, about)
-            self._made += 1
-            self._kept[self._made] = (offered.tools, about, index)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return index
+            found = await asyncio.to_thread(_indexed, tools, about, tuple(self._kept))
+            self._kept = [found, *(each for each in self._kept if each.index is not found.index)][:_KEPT]
+            return found.index
 
-    def _known(self, offered: tuple[Tool, ...], about: dict[str, str]) -> ToolIndex | None:
-        for n, (tools, said, index) in self._kept.items():
-            if said == about and tools == offered:
-                # The newest of equal tools: the next comparison finds that they are the very same.
-                self._kept[n] = (offered, about, index)
-                self._kept.move_to_end(n)
-                return index
+    def _known(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
+        for n, each in enumerate(self._kept):
+            if each.is_of(tools, about):
+                self._kept.insert(0, self._kept.pop(n))
+                return each.index
         return None
 
 
-def _words_of(tool: Tool, about: str) -> Counter[str]:
-    """How often each word is said of a tool, by the weight of where it is said."""
+def _indexed(tools: tuple[Tool, ...], about: Mapping[str, str], kept: Iterable[_Indexed]) -> _Indexed:
+    """These tools with the index of equal ones, or with a new one."""
+    equal = next((each.index for each in kept if each.equals(tools, about)), None)
+    return _Indexed(tools, about, equal or ToolIndex(tools, about))
+
+
+def _words_of(tool: Tool, about: Mapping[str, float]) -> Counter[str]:
+    """How often each word is said of a tool, by the weight of where it is said; `about` says it of its server."""
     properties = tool.input_schema.get("properties")
     arguments = " ".join(map(str, properties)) if isinstance(properties, dict) else ""
     words: Counter[str] = Counter()
@@ -109,10 +133,15 @@ def _words_of(tool: Tool, about: str) -> Counter[str]:
         (tool.original_name, _NAME),
         (tool.title, _TITLE),
         (tool.server, _TEXT),
-        (tool.description[:_LONGEST_TEXT], _TEXT),
+        (tool.description, _TEXT),
         (arguments, _TEXT),
-        (about, _OF_SERVER),
     ):
-        for term in terms(text):
-            words[term] += weight  # type: ignore[assignment]
+        _count(words, text, weight)
+    words.update(about)
+    return words
+
+
+def _count(words: Counter[str], text: str, weight: float) -> Counter[str]:
+    for term in terms(text[:_LONGEST_TEXT]):
+        words[term] += weight  # type: ignore[assignment]
     return words

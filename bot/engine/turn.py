@@ -30,6 +30,8 @@ from bot.domain.views import TurnView
 from bot.engine.admission import Admission
 from bot.engine.calling import call_tool
 from bot.engine.correcting import GAVE_UP, is_at_a_loss
+from bot.engine.disclosure import Disclosure
+from bot.engine.metering import Meter
 from bot.engine.offering import SOMETHING_MISSING, given
 from bot.engine.prompting import Prompting, PromptParts
 from bot.engine.questions import Questions
@@ -80,7 +82,16 @@ class TurnInProgress:
         self._questions = Questions(claim, parts.log, parts.approval_seconds, self._see)
         self._questions.see(record)
         fetch = partial(parts.fetch, record.turn.conversation)
-        self._prompting = Prompting(claim, parts.prompts, fetch, on_text=self._stream, on_activity=self._note_activity)
+        self._meter = Meter(claim, parts.prompts.meters)
+        self._prompting = Prompting(
+            claim,
+            parts.prompts,
+            fetch,
+            self._meter,
+            self._disclosure,
+            on_text=self._stream,
+            on_activity=self._note_activity,
+        )
 
     def ring(self) -> None:
         """Something about this turn has changed on disk: somebody has decided."""
@@ -93,6 +104,13 @@ class TurnInProgress:
 
     async def drive(self) -> None:
         """Go on until the turn has ended or waits for people. Raises LostLease, Stopped and ModelError."""
+        try:
+            await self._go_on()
+        finally:
+            # Whatever has happened: services charge for a reply that nobody has waited for.
+            await self._meter.settle()
+
+    async def _go_on(self) -> None:
         if self._claim.recoveries > MAX_RECOVERIES:
             await self._finish(TurnStatus.FAILED, failure="This question brought the bot down several times over.")
         if not self._record.steps and not self._by_hand:
@@ -131,6 +149,14 @@ class TurnInProgress:
         """Who asks, if any rule wants to know more than the id."""
         turn = self._record.turn
         return await self._parts.member(turn.author, turn.conversation) if self._rules.ask_who else None
+
+    async def _disclosure(self) -> Disclosure:
+        """What may be told of earlier calls to whoever asks."""
+        turn = self._record.turn
+        offered = await self._parts.toolbox.offer(turn.conversation.home)
+        member = await self._member()
+        rules = self._rules
+        return Disclosure(rules, rules.all, offered, turn.author, member, self._log)
 
     async def _offer(self) -> ToolSet:
         """Everything there is for this workspace: what the profile does not enable is refused by name. What is wrong
@@ -187,7 +213,8 @@ class TurnInProgress:
             self._redraw()
 
         if is_admitted(step):
-            self._see(await read_on(step, self._claim, self._log))
+            disclosure = await self._disclosure()
+            self._see(await read_on(step, self._claim, self._log, disclosure.objection))
             return
         if is_searching(step):
             enabled = self._rules.enabled(await self._offer())
@@ -242,7 +269,7 @@ class TurnInProgress:
         await self._record_reply(completion, offered, last_round=last_round)
 
     async def _record_reply(self, completion: Completion, offered: ToolSet, *, last_round: bool) -> None:
-        n = self._next_n()
+        n = self._record.next_n
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
         reply = ModelStep(
@@ -252,6 +279,7 @@ class TurnInProgress:
             completion.usage,
             self._notes(completion, last_round=last_round),
             completion.model,
+            self._meter.use_id,
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:
@@ -265,6 +293,7 @@ class TurnInProgress:
             self._see(await self._log.append(self._claim, reply, calls))
         else:
             await self._finish(TurnStatus.DONE, reply)
+        self._meter.recorded()
 
     def _notes(self, completion: Completion, *, last_round: bool) -> tuple[str, ...]:
         notes: list[str] = []
@@ -321,9 +350,6 @@ class TurnInProgress:
                 activity=self._activity,
             )
         )
-
-    def _next_n(self) -> int:
-        return self._record.steps[-1].n + 1 if self._record.steps else 1
 
 
 def _without_calls(message: Message) -> Message:

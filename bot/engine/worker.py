@@ -1,4 +1,6 @@
-"""The turns this process drives: claims them, keeps them, stops them, and gives them back when it leaves."""
+"""The turns this process drives: takes them in or claims them, keeps them, stops them, and gives them back when it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ import logging
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.rings import Changed, Decided, Look, Ring, StopWanted
-from bot.domain.turns import Claim, TurnRecord, TurnStatus
+from bot.domain.turns import Claim, Receipt, TurnRecord, TurnStatus
 from bot.engine.elapsed import elapsed
 from bot.engine.turn import TurnInProgress
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
@@ -86,7 +90,10 @@ class Worker:
     clock: Callable[[], float] = elapsed
     _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
+    _arriving: int = 0
     _claiming: asyncio.Future[Sequence[Claim]] | None = None
+    _home: Context | None = None
+    """What turns are driven in, whoever's message they come from; None unless this worker runs."""
     _kicked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def kick(self) -> None:
@@ -108,14 +115,48 @@ class Worker:
             held.task.cancel()
         self.kick()
 
+    async def take_in(self, message: InboundMessage) -> Receipt:
+        """Put a message on disk. Its turn begins at once if nothing is ahead of it, there is room for it here, and no
+        other process could drive it: among several, whoever has the least to do should claim it.
+        """
+        if self.turn_log.lease_seconds is not None or not self._could_drive(message.conversation):
+            receipt = await self.turn_log.enqueue(message)
+            self.kick()
+            return receipt
+        claim = None
+        self._arriving += 1
+        try:
+            receipt, claim = await self.turn_log.take_in(message)
+        finally:
+            self._arriving -= 1
+            if claim is None:
+                self.kick()
+        if claim is not None and self._home is not None:
+            self._home.run(self._hold, claim)
+        elif claim is not None:
+            await self.turn_log.release([claim])
+            await self.turn_log.put_down(claim.turn_id)
+        return receipt
+
+    def _could_drive(self, conversation: ConversationKey) -> bool:
+        key = f"{conversation}:"
+        return self._home is not None and self._room > 0 and any(key.startswith(reach) for reach in self.reaches())
+
+    @property
+    def _room(self) -> int:
+        """How many more turns may begin."""
+        return self.limit - len(self._held) - self._arriving
+
     async def run(self) -> None:
         """Claim and drive until cancelled; then cancel what is held, wait for it, and give it back."""
+        self._home = copy_context()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._claim_forever(), name="claims")
                 group.create_task(self._beat_forever(), name="heartbeat")
                 group.create_task(self.turn_log.listen(self._hear), name="doorbell")
         finally:
+            self._home = None
             await self._hand_over()
 
     def _hear(self, ring: Ring) -> None:
@@ -148,7 +189,7 @@ class Worker:
                         await self._kicked.wait()
 
     async def _claim(self) -> Sequence[Claim]:
-        room = min(CLAIM_AT_ONCE, self.limit - len(self._held))
+        room = min(CLAIM_AT_ONCE, self._room)
         if room <= 0:
             return ()
         asked_at = self.clock()

@@ -1,5 +1,5 @@
 """A transcript in the strictest form that chat templates know: the system speaks once and first, then the person and
-the assistant in turn.
+the assistant in turn, and after a tool the assistant.
 
 Called by `openai_chat_request` for servers that have refused a freer one. Their models' templates say so (Mistral's,
 Gemma's); OpenAI and most servers take messages in any order.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 LEFT_OUT = "(Earlier messages are left out.)"
+READ = "(I have read these results.)"
 
 Written = dict[str, Any]
 
@@ -27,6 +28,8 @@ def alternating(messages: list[Written]) -> list[Written]:
                 continue
             case "assistant" if last["role"] in ("", "system"):
                 merged += [{"role": "user", "content": LEFT_OUT}, message]
+            case "user" if last["role"] == "tool":  # images that a tool has returned
+                merged += [{"role": "assistant", "content": READ}, message]
             case "user" | "assistant" as role if role == last["role"] and not last.get("tool_calls"):
                 merged[-1] = {**message, "content": _joined(last["content"], message["content"])}
             case _:

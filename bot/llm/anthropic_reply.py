@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.completions import CallDelta, Completion, Counted, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Part, Role, TextPart
 from bot.llm.anthropic_request import METADATA
 from bot.llm.complaints import Complaint, ServiceComplained
 from bot.llm.event_fields import count, items, part, text, tokens
 from bot.llm.identifiers import distinct_ids
+from bot.llm.streaming import Delta
 from bot.llm.tool_arguments import read_call
 
 _PAUSED = "pause_turn"
@@ -74,7 +75,7 @@ class ReplyDraft:
         self._counts: Counter[str] = Counter()
         self._earlier: Counter[str] = Counter()
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
         for an error.
         """
@@ -85,6 +86,7 @@ class ReplyDraft:
                 yield from self._begin(part(event, "index"), part(event, "content_block"))
             case "message_start":
                 self._count(part(part(event, "message"), "usage"))
+                yield Counted(self._usage())
             case "message_delta":
                 yield from self._end(part(event, "delta"), part(event, "usage"))
             case "message":  # a server that does not stream
@@ -131,22 +133,23 @@ class ReplyDraft:
         self._counts, self._stop, self._at = Counter(), "", {}
         return paused.message
 
-    def _end(self, delta: object, usage: object) -> Iterator[TextDelta | ReasoningDelta]:
+    def _end(self, delta: object, usage: object) -> Iterator[Delta]:
         self._stop = text(delta, "stop_reason") or self._stop
         self._count(usage)
+        yield Counted(self._usage())
         refusal = text(part(delta, "stop_details"), "explanation")
         # Why the service refuses, where the model has said nothing.
         if refusal and not any(block.kind == "text" and block.pieces for block in self._blocks):
             yield from _add(self._new(None, "text"), refusal)
 
-    def _begin(self, index: object, start: object) -> Iterator[TextDelta | ReasoningDelta]:
+    def _begin(self, index: object, start: object) -> Iterator[Delta]:
         block = self._new(index, text(start, "type"))
         block.id, block.name, block.input = text(start, "id"), text(start, "name"), part(start, "input")
         block.data, block.signature = text(start, "data"), text(start, "signature")
         if begun := text(start, "text") or text(start, "thinking"):
             yield from _add(block, begun)
 
-    def _continue(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+    def _continue(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         delta = part(event, "delta")
         block = self._continued(part(event, "index"), _KINDS.get(text(delta, "type"), ""))
         if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
@@ -185,12 +188,14 @@ class ReplyDraft:
         return tokens(read, counts["output_tokens"], cached, written, counts["thinking_tokens"])
 
 
-def _add(block: _Block, more: str) -> Iterator[TextDelta | ReasoningDelta]:
+def _add(block: _Block, more: str) -> Iterator[Delta]:
     block.pieces.append(more)
     if block.kind == "text":
         yield TextDelta(more)
     elif block.kind == "thinking":
         yield ReasoningDelta(more)
+    elif block.kind == "tool_use":
+        yield CallDelta(more)
 
 
 def _arguments(block: _Block) -> str:

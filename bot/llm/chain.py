@@ -40,7 +40,7 @@ class ModelChain:
         return self._models[self._next()].capabilities
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """See the port. Where a model fails that has begun to write, whoever reads must begin anew: this raises
+        """See the port. Where a model fails that has begun to answer, whoever reads must begin anew: this raises
         ModelUnavailable with no wait, and is to be asked again. Where the next takes less than the one that the request
         was made for, this raises SmallerWindow. Where none has answered, and one may do so later, that one's problem
         counts.

@@ -17,8 +17,6 @@ from bot.domain.completions import (
     Completion,
     ModelEvent,
     ModelRequest,
-    ReasoningDelta,
-    TextDelta,
 )
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
@@ -30,7 +28,7 @@ from bot.llm.image_words import has_documents, has_images, without_files, withou
 from bot.llm.server_sent_events import EventReader
 from bot.llm.service import Service
 from bot.llm.standing import Standing
-from bot.llm.streaming import Answer, Draft, Patience, read_reply
+from bot.llm.streaming import Answer, Delta, Draft, Patience, read_reply
 
 _MOST_PAUSES = 5
 _SHORT = 100_000
@@ -118,7 +116,7 @@ class HostedModel:
 
     def _read(
         self, request: ModelRequest, draft: Draft, patience: Patience
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta | Completion, None]:
+    ) -> AsyncGenerator[Delta | Completion, None]:
         return read_reply(
             lambda: self._open(request),
             draft,

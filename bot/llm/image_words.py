@@ -27,11 +27,15 @@ def file_words(file: FilePart) -> str:
 
 def without_images(request: ModelRequest) -> ModelRequest:
     """The request with words in place of all images."""
+    if not has_images(request):
+        return request
     return _with(request, lambda part: TextPart(image_words(part)) if isinstance(part, ImagePart) else part)
 
 
 def without_files(request: ModelRequest) -> ModelRequest:
     """The request with words in place of all documents and other files."""
+    if not any(isinstance(part, FilePart) for part in _parts(request)):
+        return request
     return _with(request, lambda part: TextPart(file_words(part)) if isinstance(part, FilePart) else part)
 
 
@@ -73,6 +77,5 @@ def _message(message: Message, change: Callable[[ResultPart], ResultPart]) -> Me
                 parts.append(part)
             case _:
                 parts.append(change(part))
-    # Most have nothing to change, and there are many: the conversation so far is in every request.
     same = all(one is other for one, other in zip(message.parts, parts, strict=True))
     return message if same else replace(message, parts=tuple(parts))

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
 
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, Usage
+from bot.domain.completions import Capabilities, Completion, Counted, ModelEvent, ModelRequest, Usage
 from bot.domain.measurements import ModelAnswered, ModelOutcome, Observe
 from bot.errors import ModelRejected
 from bot.ports import LanguageModel
@@ -27,26 +27,38 @@ class MeasuredModel:
         self._label = label
         self._observe = observe
         self._clock = clock
+        self._known = model.capabilities
+        self._named = replace(self._known, model=label)
 
     @property
     def capabilities(self) -> Capabilities:
         """What the model can do."""
-        return replace(self._model.capabilities, model=self._label)
+        if self._known is not self._model.capabilities:
+            self._known = self._model.capabilities
+            self._named = replace(self._known, model=self._label)
+        return self._named
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """What the model says. Measured when it has said everything, or as soon as nobody listens any more."""
         began = self._clock()
         first: float | None = None
-        usage = Usage()
+        named, usage = False, Usage()
         outcome: ModelOutcome = "unavailable"  # also where the stream ends without a Completion
         try:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
+                    if isinstance(event, Counted):
+                        named = True
+                        yield replace(event, model=self._label)
+                        continue
                     if first is None:
                         first = self._clock() - began
                     if isinstance(event, Completion):
                         outcome, usage = "answered", event.usage
                         event = replace(event, model=self._label)  # noqa: PLW2901 - the last one
+                    elif not named:
+                        named = True
+                        yield Counted(model=self._label)
                     yield event
         except ModelRejected:
             outcome = "rejected"

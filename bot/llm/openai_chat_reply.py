@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.completions import CallDelta, Completion, Counted, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Role, TextPart
 from bot.llm.complaints import Complaint, ServiceComplained
 from bot.llm.event_fields import count, items, json_text, part, storable, text, tokens
 from bot.llm.identifiers import distinct_ids
 from bot.llm.openai_chat_request import METADATA, THOUGHTS
+from bot.llm.streaming import Delta
 from bot.llm.tool_arguments import read_call
 
 _STOPS = {
@@ -48,24 +49,30 @@ class ReplyDraft:
         self._details: list[dict[str, Any]] = []
         self._calls: list[_CallDraft] = []
         self._at: dict[int, _CallDraft] = {}
+        self._begun = False
         self._finish = ""
         self._refused = False
         self._usage = Usage()
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Add a chunk and yield what people can see of it. Raises ServiceComplained for an error in its place."""
         if event.get("error") or event.get("type") == "error":
             raise ServiceComplained(Complaint.read(200, event))
-        self._usage = _usage(event.get("usage")) or self._usage
+        if counted := _usage(event.get("usage")):
+            self._usage = counted
+            yield Counted(counted)
         for choice in items(event, "choices"):
             if error := part(choice, "error"):
                 raise ServiceComplained(Complaint.read(200, {"error": error}))
+            if not self._begun:
+                self._begun = True
+                yield Counted(self._usage)
             # The other name is that of a server that does not stream.
             yield from self._said(part(choice, "delta") or part(choice, "message"))
             finish = text(choice, "finish_reason")
             self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
 
-    def _said(self, delta: object) -> Iterator[TextDelta | ReasoningDelta]:
+    def _said(self, delta: object) -> Iterator[Delta]:
         for name, value in delta.items() if isinstance(delta, dict) else ():
             match name:
                 case "content" | "refusal" if value:
@@ -77,11 +84,11 @@ class ReplyDraft:
                         _join(self._details, fragment)
                 case "tool_calls":
                     for fragment in items(delta, name):
-                        self._add(fragment)
+                        yield CallDelta(self._add(fragment))
                 case _:
                     pass
 
-    def _written(self, name: str, value: object, delta: object) -> Iterator[TextDelta | ReasoningDelta]:
+    def _written(self, name: str, value: object, delta: object) -> Iterator[Delta]:
         if isinstance(value, list) and (thought := _texts(value, "thinking")):
             yield ReasoningDelta(thought)
         if more := _texts(value, "text") if isinstance(value, list) else text(delta, name):
@@ -122,13 +129,15 @@ class ReplyDraft:
     def resume(self) -> None:
         """Nothing: models of this protocol do not pause."""
 
-    def _add(self, fragment: object) -> None:
+    def _add(self, fragment: object) -> str:
+        """What a fragment adds to the arguments of its call."""
         function = part(fragment, "function")
         call_id, name = text(fragment, "id"), text(function, "name")
         call = self._call_for(part(fragment, "index"), call_id, name)
         call.id = call.id or call_id
         call.name = call.name or name
-        call.pieces.append(json_text(function, "arguments"))
+        call.pieces.append(more := json_text(function, "arguments"))
+        return more
 
     def _call_for(self, index: object, call_id: str, name: str) -> _CallDraft:
         """The call a fragment belongs to.

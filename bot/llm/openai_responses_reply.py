@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.domain.completions import Completion, ReasoningDelta, StopReason, TextDelta, Usage
+from bot.domain.completions import CallDelta, Completion, Counted, ReasoningDelta, StopReason, TextDelta, Usage
 from bot.domain.messages import Message, Part, Role, TextPart
 from bot.llm.complaints import Complaint, ServiceComplained
 from bot.llm.event_fields import count, items, json_text, part, text, tokens
 from bot.llm.identifiers import distinct_ids
 from bot.llm.openai_responses_request import METADATA
+from bot.llm.streaming import Delta
 from bot.llm.tool_arguments import read_call
 
 PASSED_OVER = frozenset(
@@ -68,7 +69,7 @@ class ReplyDraft:
         self._refused = False
         self._usage = Usage()
 
-    def take(self, event: Mapping[str, Any]) -> Iterator[TextDelta | ReasoningDelta]:
+    def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Add an event and yield what people can see of it. Unknown events are passed over. Raises ServiceComplained
         for an error.
         """
@@ -77,13 +78,14 @@ class ReplyDraft:
                 self._refused |= kind == "response.refusal.delta"
                 yield from self._said(event)
             case "response.function_call_arguments.delta":
-                self._item(event, "function_call").pieces.append(text(event, "delta"))
+                self._item(event, "function_call").pieces.append(more := text(event, "delta"))
+                yield CallDelta(more)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 yield ReasoningDelta(text(event, "delta"))
             case "response.reasoning_summary_part.added" if count(event, "summary_index"):
                 yield ReasoningDelta("\n\n")
             case "response.output_item.added":
-                self._describe(self._new(event), part(event, "item"))
+                yield from self._begin(event)
             case "response.output_item.done":
                 yield from self._complete(event)
             case "response.completed" | "response.incomplete" as kind:
@@ -130,6 +132,11 @@ class ReplyDraft:
 
     def resume(self) -> None:
         """Nothing: models of this protocol do not pause."""
+
+    def _begin(self, event: Mapping[str, Any]) -> Iterator[Counted]:
+        if not self._items:
+            yield Counted()
+        self._describe(self._new(event), part(event, "item"))
 
     def _said(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         if more := text(event, "delta"):

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractContextManager, aclosing
 from typing import Protocol, TypeVar
 
-from bot.domain.completions import Completion, Limits, ReasoningDelta, TextDelta
+from bot.domain.completions import CallDelta, Completion, Counted, Limits, ReasoningDelta, TextDelta
 from bot.domain.messages import Message
 from bot.errors import ModelError
 from bot.llm.server_sent_events import Event, EventReader
@@ -20,7 +20,7 @@ _END_SECONDS = 2.0
 """How long the rest is waited for once the model has finished: counts of tokens, and the end of the stream."""
 
 Waited = TypeVar("Waited")
-Delta = TextDelta | ReasoningDelta
+Delta = Counted | TextDelta | ReasoningDelta | CallDelta
 
 
 class Draft(Protocol):
@@ -91,7 +91,8 @@ async def _deltas(
         chunk = await patience.while_it_begins(anext(chunks, None))
         while chunk is not None:
             for delta in _joined(delta for event in reader.feed(chunk) for delta in draft.take(event)):
-                patience.has_begun()
+                if isinstance(delta, TextDelta | ReasoningDelta):
+                    patience.has_begun()
                 yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
@@ -114,6 +115,8 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
                     joined = TextDelta(before + after)
                 case (ReasoningDelta(before), ReasoningDelta(after)):
                     joined = ReasoningDelta(before + after)
+                case (CallDelta(before), CallDelta(after)):
+                    joined = CallDelta(before + after)
                 case _:
                     if joined is not None:
                         yield joined

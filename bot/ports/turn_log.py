@@ -7,7 +7,6 @@ from typing import Protocol
 
 from bot.domain.answering import Answered, Inquiry, NotAnswerable
 from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
-from bot.domain.completions import Usage
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import Elicited, ServerQuestion
 from bot.domain.grants import Grant
@@ -16,7 +15,7 @@ from bot.domain.past import Past, Summary
 from bot.domain.rings import Ring
 from bot.domain.tools import AsksBack
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
-from bot.domain.usage import UsageKind
+from bot.domain.usage import Use
 from bot.domain.views import Drawn, Refs, TurnView
 
 
@@ -30,6 +29,11 @@ class TurnLog(Protocol):
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Make a turn of a message, unless one of its keys was seen before."""
+
+    async def take_in(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
+        """The same, and claim the turn in the same transaction, unless it has to wait for others of its conversation
+        or was seen before. For a process that can draw it and has room for it.
+        """
 
     async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
         """Compare-and-set on the approval's id and revision; `signing` is what the engine has found out about whoever
@@ -121,9 +125,10 @@ class TurnLog(Protocol):
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn, with its last steps in the same transaction. Open calls become cancelled or unknown."""
 
-    async def charge(self, claim: Claim, n: int, kind: UsageKind, model: str, usage: Usage) -> None:
-        """Count what was asked of a model beside the replies, which are counted where they are kept; `n` is the step
-        that it was for. Also in a turn that is another process's by now: it was paid for.
+    async def charge(self, uses: Sequence[tuple[Claim, Use]]) -> None:
+        """Count what was asked of models beside the replies, which are counted where they are kept. Also in turns that
+        are another process's by now: it was paid for. What was estimated before is made better by this, and by the
+        reply; nothing is counted twice.
         """
 
     async def fail(self, claim: Claim, failure: str) -> None:
@@ -140,8 +145,8 @@ class TurnLog(Protocol):
         speaks of, and is not kept where one of them is gone already.
         """
 
-    async def result_of(self, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
-        """What the step `n` of a conversation's turn `seq` gave back; None if there is no such thing there."""
+    async def call_at(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+        """The call that is the step `n` of a conversation's turn `seq`; None if there is no such thing there."""
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last `limit` turns of a conversation, however they stand, oldest first."""

@@ -15,6 +15,7 @@ from bot.domain.events import (
     ApprovalSettled,
     ElicitationRequested,
     ElicitationSettled,
+    ModelPaused,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -63,6 +64,8 @@ def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
         else:
             yield from _call(old.get(step.n), before, step, after)
     yield from _reply(after.turn.id, told, replies, said)
+    if (pause := after.pause) is not None and not (before and before.activity == after.activity):
+        yield ModelPaused(after.turn.id, pause)
     yield from _ending(after)
 
 

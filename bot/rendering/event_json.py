@@ -5,6 +5,7 @@ Called by the terminal. The shape is a promise: fields are added, never renamed.
     event                 fields beside "event" and "turn"
     turn_queued           ahead, behind, behind_approval, behind_question, offers
     reply_updated         text                        of one reply, from its beginning
+    model_paused          seconds, reason             asked again then; a reply that had begun begins anew
     tool_started          step, call, server, tool, arguments, status
     tool_progressed       the same, and text
     tool_finished         the same as tool_started, and result, is_error, offers
@@ -33,6 +34,7 @@ from bot.domain.events import (
     ApprovalSettled,
     ElicitationRequested,
     ElicitationSettled,
+    ModelPaused,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -53,13 +55,15 @@ def event_json(event: TurnEvent) -> dict[str, Any]:
     return {"event": name, "turn": event.turn_id, **fields}
 
 
-def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901 - one case for each kind of event
+def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901, PLR0912 - one case for each kind of event
     fields: dict[str, Any]
     match event:
         case TurnQueued(_, ahead, blocker):
             name, fields = "turn_queued", _queue(ahead, blocker)
         case ReplyUpdated(_, text):
             name, fields = "reply_updated", {"text": text}
+        case ModelPaused(_, pause):
+            name, fields = "model_paused", {"seconds": pause.seconds, "reason": pause.reason}
         case ToolStarted(_, step):
             name, fields = "tool_started", _call(step)
         case ToolProgressed(_, step, text):

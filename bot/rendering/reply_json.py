@@ -1,8 +1,9 @@
 """Answers to commands as JSON, for programs that administer. The shape is a promise: fields are added, never renamed.
 
 A reply has `text`, `failed`, `rows` (one object a row, by the table's headings; null without a table), `details` (an
-object), `actions` (label and command line) and `page` (number, of; null if it is the only one). What needs filling in
-has `form`, `fields` (name, label, error) and `instead`. Text is as it came: JSON's escapes make it harmless.
+object), `actions` (label and command line), `page` (number, of; null if it is the only one) and `data` (null, or what
+the reply says in values that programs can use, where rows and details are worded for people). What needs filling in has
+`form`, `fields` (name, label, error) and `instead`. Text is as it came: JSON's escapes make it harmless.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def reply_json(reply: Reply | Form) -> dict[str, Any]:
                 "details": dict(reply.details),
                 "actions": [{"label": each.label, "command": " ".join(each.words)} for each in reply.actions],
                 "page": None if reply.page is None else {"number": reply.page.number, "of": reply.page.of},
+                "data": None if reply.data is None else dict(reply.data),
             }
 
 

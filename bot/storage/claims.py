@@ -155,10 +155,11 @@ def claim(
     rows = connection.execute(statement, {"me": me, "limit": limit, "holding": list(holding)}).all()
     if never_drawn := [row.id for row in rows if row.revision == 0]:
         connection.execute(_take_drawings, {"me": me, "ids": never_drawn})
-    return [_claimed(row) for row in rows]
+    return [claimed(row) for row in rows]
 
 
-def _claimed(row: Any) -> Claim:
+def claimed(row: Any) -> Claim:
+    """The claim on a turn whose row is ours now, with its revision beside."""
     fresh = None
     # What cannot be read must not take the other claims along. Whoever drives it finds out.
     with contextlib.suppress(*UNREADABLE):

@@ -96,11 +96,17 @@ _put_down = (
     .values(owner=None, lease_until=None)
     .returning((deliveries.c.drawn < deliveries.c.wanted).label("behind"))
 )
+_still_ours = (
+    sa.select(deliveries.c.turn_id, bindparam("s", type_=sa.String), bindparam("r", type_=sa.String))
+    .where(deliveries.c.turn_id == bindparam("t"), deliveries.c.owner == bindparam("me"))
+    .with_for_update()
+)
 _keep = Insert(
     lambda insert: (
         insert(drawings)
-        .values(turn_id=bindparam("t"), slot=bindparam("s"), ref=bindparam("r"))
+        .from_select(["turn_id", "slot", "ref"], _still_ours)
         .on_conflict_do_update(index_elements=["turn_id", "slot"], set_={"ref": bindparam("r")})
+        .returning(drawings.c.turn_id)
     )
 )
 _running = sa.exists().where(turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING)
@@ -209,9 +215,9 @@ def keep(connection: sa.Connection, me: str, turn_id: str, drawn: Drawn) -> None
     """Remember where a slot was drawn. Raises LostLease: whoever slept meanwhile must not make people's message another
     than the one that the next has drawn.
     """
-    if connection.execute(_prove, {"t": turn_id, "me": me}).first() is None:
+    kept = connection.execute(_keep.on(connection), {"t": turn_id, "me": me, "s": drawn.slot, "r": drawn.ref})
+    if kept.first() is None:
         raise LostLease(turn_id)
-    connection.execute(_keep.on(connection), {"t": turn_id, "s": drawn.slot, "r": drawn.ref})
 
 
 def mark_drawn(connection: sa.Connection, me: str, turn_id: str, revision: int) -> bool:

@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
+from bot.domain.past import remembered
 from bot.domain.turns import TurnRecord
 
 MOST_CHARACTERS = 16 * 2**20
@@ -34,11 +35,10 @@ class EndedTurns:
         self._lock = threading.Lock()
 
     def keep(self, records: Iterable[TurnRecord]) -> None:
-        """Keep those that have ended."""
+        """Keep those that have ended, as they are remembered."""
         for record in records:
-            size = _size(record)
-            if record.turn.status.ended and size <= self._largest:
-                self._add(record, size)
+            if record.turn.status.ended:
+                self._add(remembered(record))
 
     def known(self, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
         """Those of these turns that are known as they stand at these revisions."""
@@ -51,7 +51,10 @@ class EndedTurns:
                     found[turn_id] = record
         return found
 
-    def _add(self, record: TurnRecord, size: int) -> None:
+    def _add(self, record: TurnRecord) -> None:
+        size = _size(record)
+        if size > self._largest:
+            return
         with self._lock:
             _, before = self._kept.pop(record.turn.id, (None, 0))
             self._kept[record.turn.id] = record, size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,8 +13,7 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import scope_of
-from bot.domain.messages import ToolResult
-from bot.domain.past import Past
+from bot.domain.past import Past, remembered
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
@@ -68,19 +67,20 @@ _all_steps = (
     .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
     .order_by(steps.c.n)
 )
-_result_of = (
-    sa.select(steps.c.result)
+_call_at = (
+    sa.select(*_step_columns)
+    .select_from(steps)
     .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, _asked)
     .where(
-        turns.c.conversation == bindparam("conversation"), turns.c.seq == bindparam("seq"), steps.c.n == bindparam("n")
+        turns.c.conversation == bindparam("conversation"),
+        turns.c.seq == bindparam("seq"),
+        steps.c.n == bindparam("n"),
+        steps.c.kind == "tool",
     )
 )
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
-_turns = (
-    sa.select(turns, deliveries.c.wanted.label("revision"))
-    .join(deliveries, deliveries.c.turn_id == turns.c.id)
-    .where(turns.c.id.in_(bindparam("ids", expanding=True)))
-)
+_turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
 _ended_before = (
     sa.select(turns.c.id, deliveries.c.wanted.label("revision"))
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
@@ -126,24 +126,28 @@ def read_history(
     revisions = {row.id: row.revision for row in reversed(rows)}
     known = ended.known(revisions)
     if len(known) < len(revisions):
-        read = _read_turns(connection, [turn_id for turn_id in revisions if turn_id not in known])
+        read = _read_turns(connection, {turn_id: seen for turn_id, seen in revisions.items() if turn_id not in known})
         ended.keep(read.values())
         known |= read
     return Past(tuple(known[turn_id] for turn_id in revisions if turn_id in known), summary)
 
 
-def read_result_of(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
-    """What the step `n` of a conversation's turn `seq` gave back; None if there is no such thing."""
-    row = connection.execute(_result_of, {"conversation": str(conversation), "seq": seq, "n": n}).first()
+def read_call_at(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+    """The call that is the step `n` of a conversation's turn `seq`; None if there is no such thing."""
+    row = connection.execute(_call_at, {"conversation": str(conversation), "seq": seq, "n": n}).first()
     try:
-        return None if row is None else read_result(row.result)
+        step = None if row is None else _read_step(row, conversation.platform)
     except UNREADABLE as error:
-        log.warning("a result of %s cannot be read: %r", conversation, error)
+        log.warning("a call of %s cannot be read: %r", conversation, error)
         return None
+    return step if isinstance(step, ToolStep) else None
 
 
-def _read_turns(connection: sa.Connection, ids: Sequence[str]) -> dict[str, TurnRecord]:
-    """Turns that are over, without those that cannot be read: they must not keep the next from being answered."""
+def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
+    """Turns that are over, without those that cannot be read: they must not keep the next from being answered. Each
+    has the revision that was seen before it was read: what changes meanwhile is read again another time.
+    """
+    ids = list(revisions)
     found: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
     for step in connection.execute(_all_steps, {"ids": ids}):
         found[step.step_turn_id].append(step)
@@ -155,7 +159,7 @@ def _read_turns(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Turn
         except UNREADABLE as error:
             log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
         else:
-            records[row.id] = TurnRecord(turn, done, row.revision)
+            records[row.id] = remembered(TurnRecord(turn, done, revisions[row.id]))
     return records
 
 

@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError
 from bot.storage.clock import FUNCTION
-from bot.storage.database import Database, heard, json_text
+from bot.storage.database import Database, json_text
 
 T = TypeVar("T")
 
@@ -75,7 +75,6 @@ class SqliteDatabase(Database):
             connect_args={"check_same_thread": False},
         )
         sa.event.listen(self._engine, "connect", self._prepare)
-        sa.event.listen(self._engine, "begin", _begin_immediate)
         self._jobs: PriorityQueue[tuple[_Rank, int, _Job | None]] = PriorityQueue()
         self._numbers = itertools.count()
         self._closed = False
@@ -95,9 +94,9 @@ class SqliteDatabase(Database):
             raise DatabaseError(f"The database {self.name} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        future.add_done_callback(heard)
+        # Whoever stops waiting cancels the future alone: the transaction is run all the same.
         self._put(rank, _Job(transaction, loop, future))
-        return await asyncio.shield(future)
+        return await future
 
     async def close(self) -> None:
         """Finish what was asked for and close the connection."""
@@ -150,6 +149,7 @@ class SqliteDatabase(Database):
     def _commit(self, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
         try:
             with self._engine.begin() as connection:
+                connection.exec_driver_sql("begin immediate")
                 self._check_the_file()
                 return [_Outcome(job.work(connection)) for job in jobs]
         except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
@@ -214,10 +214,6 @@ def _is_everybodys(error: BaseException) -> bool:
     """Whether no part of a batch would fare better: each would only wait for the lock again."""
     reason = str(getattr(error, "orig", ""))
     return "locked" in reason or _MOVED in reason
-
-
-def _begin_immediate(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("begin immediate")
 
 
 def _hand_out(jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:

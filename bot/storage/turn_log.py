@@ -15,7 +15,6 @@ from sqlalchemy.exc import IntegrityError
 
 from bot.domain.answering import Answered, Inquiry, NotAnswerable
 from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
-from bot.domain.completions import Usage
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import Elicitation, Elicited, ServerQuestion
 from bot.domain.grants import Grant
@@ -24,7 +23,7 @@ from bot.domain.past import Past, Summary
 from bot.domain.rings import Ring
 from bot.domain.tools import AsksBack
 from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
-from bot.domain.usage import NO_PRICES, Charge, PriceList, UsageKind
+from bot.domain.usage import NO_PRICES, Charge, PriceList, UsageKind, Use
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.errors import LostLease, TurnInterrupted
 from bot.storage import (
@@ -72,6 +71,7 @@ class SqlTurnLog:
         self._database = database
         self._listen = listen
         self._in_hand = InHand()
+        self._arriving: set[str] = set()
         self._ended = EndedTurns()
         self._prices = prices
         self.lease_seconds = LEASE_SECONDS if database.shared else None
@@ -84,13 +84,26 @@ class SqlTurnLog:
     async def enqueue(self, message: InboundMessage) -> Receipt:
         """Make a turn of a message, unless it was seen before."""
         turn_id = uuid.uuid4().hex
-        if not message.keys:
-            message = dataclasses.replace(message, keys=(f"turn:{turn_id}",))
+        message = _told_apart(message, turn_id)
         try:
             return await self._run(front_door.enqueue, message, turn_id)
         except (front_door.SeenBefore, IntegrityError):
             known = await self._run(front_door.seen, message, turn_id)
             return known if known is not None else await self._run(front_door.enqueue, message, turn_id)
+
+    async def take_in(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
+        """Make a turn of a message, unless it was seen before, and claim it, unless it has to wait."""
+        turn_id = uuid.uuid4().hex
+        message = _told_apart(message, turn_id)
+        # Until whoever asked has the claim, a look round must not find the turn and claim it once more.
+        self._arriving.add(turn_id)
+        try:
+            return await self._run(front_door.take_in, message, turn_id, self.me)
+        except (front_door.SeenBefore, IntegrityError):
+            known = await self._run(front_door.seen, message, turn_id)
+            return known if known is not None else await self.enqueue(message), None
+        finally:
+            self._arriving.discard(turn_id)
 
     async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
         """Compare-and-set on the approval's id and revision."""
@@ -136,6 +149,7 @@ class SqlTurnLog:
         """Take turns that can go on now."""
         if not reaches:
             return ()
+        holding = self._arriving.union(holding)
         try:
             return await self._at_once(claims.claim, self.me, limit, tuple(reaches), holding)
         except IntegrityError:
@@ -217,10 +231,9 @@ class SqlTurnLog:
         self._ended.keep([written])
         return self._in_hand.keep(held, written)
 
-    async def charge(self, held: Claim, n: int, kind: UsageKind, model: str, usage: Usage) -> None:
-        """Count what was asked of a model."""
-        charges = [self._charge(n, kind, model, usage)]
-        await self._drive(usage_rows.add, held.turn_id, held.conversation, charges)
+    async def charge(self, uses: Sequence[tuple[Claim, Use]]) -> None:
+        """Count what was asked of models."""
+        await self._drive(usage_rows.add_all, [(held, self._charge(use)) for held, use in uses])
 
     async def fail(self, held: Claim, failure: str) -> None:
         """End the turn unread."""
@@ -235,9 +248,9 @@ class SqlTurnLog:
         """Keep what stands for the oldest turns."""
         await self._drive(transcript.sum_up, held, summary, past)
 
-    async def result_of(self, conversation: ConversationKey, seq: int, n: int) -> ToolResult | None:
-        """What a call in a conversation gave back."""
-        return await self._run(records.read_result_of, conversation, seq, n)
+    async def call_at(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+        """A call in a conversation, by its place there."""
+        return await self._run(records.read_call_at, conversation, seq, n)
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """The last turns of a conversation."""
@@ -301,12 +314,13 @@ class SqlTurnLog:
 
     def _charges(self, new: Sequence[Step]) -> Sequence[Charge]:
         return [
-            self._charge(step.n, UsageKind.REPLY, step.model, step.usage) for step in new if isinstance(step, ModelStep)
+            self._charge(Use(step.use_id or uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
+            for step in new
+            if isinstance(step, ModelStep)
         ]
 
-    def _charge(self, n: int, kind: UsageKind, model: str, usage: Usage) -> Charge:
-        cost = self._prices.cost(model, usage)
-        return Charge(uuid.uuid4().hex, n, kind, model, usage, cost, self._prices.currency)
+    def _charge(self, use: Use) -> Charge:
+        return Charge(use, self._prices.cost(use.model, use.usage), self._prices.currency)
 
     async def _run(
         self, transaction: Callable[Concatenate[sa.Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -338,6 +352,11 @@ class SqlTurnLog:
         **kwargs: P.kwargs,
     ) -> T:
         return await self._database.run(lambda connection: transaction(connection, *args, **kwargs), patience=patience)
+
+
+def _told_apart(message: InboundMessage, turn_id: str) -> InboundMessage:
+    """With a key at least by which it is known again if the answer to its COMMIT gets lost."""
+    return message if message.keys else dataclasses.replace(message, keys=(f"turn:{turn_id}",))
 
 
 def _uninterrupted(written: TurnRecord | TurnInterrupted) -> TurnRecord:

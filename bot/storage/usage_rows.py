@@ -14,6 +14,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.completions import Usage
 from bot.domain.conversations import ConversationKey
+from bot.domain.turns import Claim
 from bot.domain.usage import Charge, Spent, SpentBy, UsageQuery, channel_of
 from bot.storage.clock import now
 from bot.storage.inserting import Insert
@@ -22,10 +23,34 @@ from bot.storage.tables import Words, turns, usage
 _asked_by = sa.func.coalesce(
     sa.select(turns.c.author_id).where(turns.c.id == bindparam("turn_id")).scalar_subquery(), ""
 )
+_TAKEN = (
+    "model",
+    "input_tokens",
+    "cached_tokens",
+    "cache_writes",
+    "output_tokens",
+    "reasoning_tokens",
+    "cost",
+    "currency",
+    "estimated",
+)
+"""What is known of a request better and better."""
+
+
+def _better(insert: Any) -> Any:
+    """Keep an estimate until more is known: more of the reply has come in, or its service has said what it took."""
+    told = insert.excluded
+    grown = sa.or_(told.estimated.is_(sa.false()), told.output_tokens >= usage.c.output_tokens)
+    return insert.on_conflict_do_update(
+        index_elements=[usage.c.id],
+        set_={name: told[name] for name in _TAKEN},
+        where=sa.and_(usage.c.estimated.is_(sa.true()), grown),
+    )
+
+
 _add = Insert(
-    lambda insert: (
-        insert(usage)
-        .values(
+    lambda insert: _better(
+        insert(usage).values(
             id=bindparam("id"),
             turn_id=bindparam("turn_id"),
             n=bindparam("n"),
@@ -42,8 +67,8 @@ _add = Insert(
             reasoning_tokens=bindparam("reasoning_tokens"),
             cost=bindparam("cost"),
             currency=bindparam("currency"),
+            estimated=bindparam("estimated"),
         )
-        .on_conflict_do_nothing()
     )
 )
 _SUMS = (
@@ -60,6 +85,7 @@ _SUMS = (
         )
     ),
     sa.func.count(usage.c.cost).label("priced"),
+    sa.func.count().filter(usage.c.estimated).label("estimated"),
     usage.c.currency,
 )
 _COLUMNS = {
@@ -75,9 +101,12 @@ _delete_old = usage.delete().where(usage.c.id.in_(_old))
 
 def add(connection: sa.Connection, turn_id: str, where: ConversationKey, charges: Iterable[Charge]) -> None:
     """Keep what was asked of models in a turn, each once."""
-    rows = [_row(turn_id, where, charge) for charge in charges]
-    if rows:
-        connection.execute(_add.on(connection), rows)
+    _keep(connection, [_row(turn_id, where, charge) for charge in charges])
+
+
+def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, Charge]]) -> None:
+    """Keep what was asked of models in several turns, each once."""
+    _keep(connection, [_row(held.turn_id, held.conversation, charge) for held, charge in charges])
 
 
 def read_sum(connection: sa.Connection, query: UsageQuery) -> Spent:
@@ -101,23 +130,30 @@ def delete_old(connection: sa.Connection, seconds: float, limit: int) -> int:
     return connection.execute(_delete_old, {"seconds": seconds, "limit": limit}).rowcount
 
 
+def _keep(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(_add.on(connection), rows)
+
+
 def _row(turn_id: str, where: ConversationKey, charge: Charge) -> Mapping[str, Any]:
+    use = charge.use
     return {
-        "id": charge.id,
+        "id": use.id,
         "turn_id": turn_id,
-        "n": charge.n,
-        "kind": charge.kind,
+        "n": use.n,
+        "kind": use.kind,
         "workspace": where.home,
         "channel": channel_of(where),
         "platform": f"{where.platform}:",
-        "model": charge.model,
-        "input_tokens": charge.usage.input_tokens,
-        "cached_tokens": charge.usage.cached_tokens,
-        "cache_writes": charge.usage.cache_writes,
-        "output_tokens": charge.usage.output_tokens,
-        "reasoning_tokens": charge.usage.reasoning_tokens,
+        "model": use.model,
+        "input_tokens": use.usage.input_tokens,
+        "cached_tokens": use.usage.cached_tokens,
+        "cache_writes": use.usage.cache_writes,
+        "output_tokens": use.usage.output_tokens,
+        "reasoning_tokens": use.usage.reasoning_tokens,
         "cost": charge.cost,
         "currency": "" if charge.cost is None else charge.currency,
+        "estimated": use.estimated,
     }
 
 
@@ -138,6 +174,7 @@ def _spent(row: Any) -> Spent:
         ),
         {} if row.cost is None else {row.currency: int(row.cost)},
         row.requests - row.priced,
+        row.estimated,
     )
 
 

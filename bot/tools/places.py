@@ -6,6 +6,7 @@ was there. The digest is the same in every process that reads the same definitio
 
 from __future__ import annotations
 
+import functools
 import re
 from urllib.parse import urlsplit
 
@@ -24,7 +25,12 @@ def place_of(config: ServerConfig) -> str:
         case HttpTransport(url):
             return digest(["http", *_shown(_without_credentials(url))])
         case StdioTransport(command, args, _, cwd):
-            return digest(["stdio", command, [masked(each) for each in args], cwd or ""])
+            return _program(command, tuple(args), cwd or "")
+
+
+@functools.lru_cache(64)  # every tool of a server asks, and a long argument takes milliseconds to look through
+def _program(command: str, args: tuple[str, ...], folder: str) -> str:
+    return digest(["stdio", command, [masked(each) for each in args], folder])
 
 
 def _shown(url: str) -> tuple[str, ...]:

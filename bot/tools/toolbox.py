@@ -138,6 +138,8 @@ class McpToolbox:
 
     async def settled(self) -> None:
         """Wait until every server that connects has been tried once, but only in the first seconds after the start."""
+        if asyncio.get_running_loop().time() >= self._first_wait_ends:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._first_wait_ends):
                 for kept in self._servers:

@@ -138,10 +138,10 @@ def of_error(error: CountersignError) -> Problem:
     return Problem(status, code, error.cause, error.fix, named, headers=_RETRY if status == 503 else {})
 
 
-def of_status(status: int, headers: Mapping[str, str] | None = None) -> Problem:
-    """A problem that has nothing to it but its status."""
+def of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = "") -> Problem:
+    """A problem that has little to it but its status."""
     code, message = _STATUSES.get(status, ("refused", "The request is not done."))
-    return Problem(status, code, message, headers=headers)
+    return Problem(status, code, message, fix, headers=headers)
 
 
 def of_validation(error: RequestValidationError) -> Problem:
@@ -193,7 +193,12 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
 async def answer_status(request: Request, error: Exception) -> Response:
     """What the framework itself refuses."""
     assert isinstance(error, HTTPException)
-    return answered(of_status(error.status_code, error.headers), request_id(request))
+    return refused(request, error.status_code, headers=error.headers)
+
+
+def refused(request: Request, status: int, fix: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """The same, where it is known what to do instead."""
+    return answered(of_status(status, headers, fix), request_id(request))
 
 
 async def _answer_failure(request: Request, _error: Exception) -> Response:

@@ -4,9 +4,7 @@ where none takes a request. Called by `bot.web.application`; knows no subject.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -19,7 +17,8 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from bot import __version__
-from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status
+from bot.web.near_addresses import Address, near
+from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, refused
 
 _ERRORS: Mapping[int | str, str] = {
     401: "No token, or none that is good.",
@@ -88,19 +87,10 @@ class _Described(FastAPI):
         return document
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """A route as callers write it: what a router in a router has for a path is only its own."""
-
-    path: str
-    pattern: re.Pattern[str]
-    methods: frozenset[str]
-
-
-def _addresses(app: FastAPI) -> Mapping[int, _Address]:
+def _addresses(app: FastAPI) -> Mapping[int, Address]:
     """Every route's, by the identity of the route."""
     return {
-        id(each.original_route): _Address(each.path, compile_path(each.path)[0], frozenset(each.methods or ()))
+        id(each.original_route): Address(each.path, compile_path(each.path)[0], frozenset(each.methods or ()))
         for each in iter_route_contexts(app.routes)
         if each.path is not None
     }
@@ -122,18 +112,29 @@ class NamedRoutes:
             scope["state"]["route"] = found.path if found is not None else None
 
 
-def _refusing(addresses: Sequence[_Address]) -> Handler:
-    """Answers what the framework refuses. An address may have several routes, and `Allow` names the methods of all."""
+def _refusing(addresses: Sequence[Address]) -> Handler:
+    """Answers what the framework refuses, with what would be taken. An address may have several routes, and `Allow`
+    names the methods of all.
+    """
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code != 405:
-            return await answer_status(request, error)
-        methods = {"OPTIONS"}.union(*(each.methods for each in addresses if each.pattern.match(request.url.path)))
-        methods |= {"HEAD"} if "GET" in methods else set()
-        allowed = {"Allow": ", ".join(sorted(methods))}
-        if request.method == "OPTIONS":
-            return Response(status_code=204, headers=allowed)
-        return await answer_status(request, HTTPException(405, headers=allowed))
+        match error.status_code:
+            case 404:
+                meant = near(request.method, request.url.path, addresses)
+                return refused(request, 404, f"did you mean {', '.join(meant)}?" if meant else "")
+            case 405:
+                return _other_method(request, addresses)
+            case _:
+                return await answer_status(request, error)
 
     return refuse
+
+
+def _other_method(request: Request, addresses: Sequence[Address]) -> Response:
+    methods = {"OPTIONS"}.union(*(each.methods for each in addresses if each.pattern.match(request.url.path)))
+    methods |= {"HEAD"} if "GET" in methods else set()
+    allowed = {"Allow": ", ".join(sorted(methods))}
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=allowed)
+    return refused(request, 405, f"use one of {allowed['Allow']}", allowed)

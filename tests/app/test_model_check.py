@@ -9,6 +9,7 @@ from bot.app.operator_files import read_operator_files
 from bot.domain.checks import Check, Finding
 from bot.settings import read_settings
 from tests.fakes.llm import FakeLanguageModel, Models, Status
+from tests.fakes.llm_script import Api
 
 KEY = "sk-test-0123456789abcdef"
 WELL, DOUBTFUL, BROKEN = Finding.WELL, Finding.DOUBTFUL, Finding.BROKEN
@@ -75,18 +76,31 @@ async def test_a_model_that_goes_away_and_one_that_has_gone_are_told() -> None:
     assert "BOT_MODEL" in older.fix
 
 
-async def test_a_name_that_the_server_does_not_have_is_refused_with_those_like_it() -> None:
-    with FakeLanguageModel("openai", models=Models("vllm", {"qwen3-8b": 1, "llama-4": 1})) as service:
-        check = await of_service(service, "openai:qwen-8b")
+async def test_a_name_that_the_server_does_not_have_is_refused_with_those_like_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FakeLanguageModel("openai", models=Models("ollama", {"qwen3:8b": 1, "llama4": 1})) as service:
+        monkeypatch.setenv("OLLAMA_BASE_URL", service.base_url)
+        check = await of_service(service, "ollama:qwen3")
     assert check.finding is BROKEN
     assert check.detail.endswith("does not list it among its 2 models.")
-    assert check.fix == "have it loaded there, or name one that it has, such as qwen3-8b"
+    assert check.fix == "have it loaded there, or name one that it has, such as qwen3:8b"
 
 
-async def test_a_server_without_models_wants_one_loaded() -> None:
+async def test_a_server_without_models_wants_one_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeLanguageModel("openai", models=Models("ollama", {})) as service:
-        check = await of_service(service, "openai:qwen3")
+        monkeypatch.setenv("OLLAMA_BASE_URL", service.base_url)
+        check = await of_service(service, "ollama:qwen3")
     assert (check.finding, check.fix) == (BROKEN, "have it loaded there, or name one that it has")
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_name_that_a_compatible_server_does_not_list_is_doubtful_since_it_may_answer(protocol: Api) -> None:
+    with FakeLanguageModel(protocol, models=Models("vllm", {"qwen3-8b": 1})) as service:
+        check = await of_service(service, f"{protocol}:qwen-8b")
+    assert check.finding is DOUBTFUL
+    assert check.detail.endswith("does not list it among its 1 model.")
+    assert check.fix == "if questions fail, have it loaded there, or name one that it has, such as qwen3-8b"
 
 
 async def test_a_key_that_is_refused_is_told_without_the_key() -> None:
@@ -136,7 +150,7 @@ async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.
         checks = await found(openai_base_url=vllm.base_url, bot_model="openai:smal, ollama:qwen3, demo")
     assert [(check.name, check.finding) for check in checks] == [
         ("configured", WELL),
-        ("openai:smal", BROKEN),
+        ("openai:smal", DOUBTFUL),
         ("ollama:qwen3", WELL),
         ("demo", WELL),
     ]

@@ -24,11 +24,11 @@ from bot.engine.policy import Policies, Signatories
 from bot.engine.rules import RuleBook
 from bot.platforms.slack.home import SHOWN
 from bot.ports import ServerAdmin
-from bot.storage import schema
 from bot.storage.archive import SqlArchive
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import message
+from tests.migrated import migrated
 
 PRIYA, SAM, OLGA = (Author("slack", f"U{name.upper()}", name) for name in ("priya", "sam", "olga"))
 OPS = "slack-group:S1"
@@ -113,8 +113,7 @@ def _wanted(n: int, card: str, author: Author) -> ToolStep:
 
 @pytest.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    database = open_sqlite(tmp_path / "turns.db")
-    await schema.upgrade(database)
+    database = open_sqlite(await migrated(tmp_path / "turns.db"))
     yield Workspace(SqlTurnLog(database), SqlArchive(database))
     await database.close()
 

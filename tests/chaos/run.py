@@ -279,7 +279,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     options = parser.parse_args()
     with running_server() as server:
-        sys.exit(asyncio.run(_main(server, server.fresh(), options.seconds, options.seed)))
+        sys.exit(asyncio.run(_main(server, server.new(), options.seconds, options.seed)))
 
 
 if __name__ == "__main__":

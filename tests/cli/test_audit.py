@@ -98,9 +98,9 @@ def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def long_database(postgres: Server) -> str:
+def long_database(postgres_server: Server) -> str:
     """A database with an audit of many rows, to copy."""
-    address = postgres.fresh()
+    address = postgres_server.new()
     asyncio.run(_written(address, ROWS))
     return address
 

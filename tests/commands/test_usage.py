@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -48,6 +49,21 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
         "reasoning": "100 tokens of those that came out",
         "without a price": "1 request; not counted as money. The operator sets prices in config/prices.toml",
     }
+
+
+async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) -> None:
+    house.usage.spent = {"anthropic:best": replace(PAID, estimated=2), "demo": FREE}
+    house.usage.limits = []
+    reply = await house.ask("usage", GUEST)
+    assert reply.text.startswith("Your questions · ~15,015 tokens · ~0.42 EUR · since ")
+    assert reply.table is not None
+    assert reply.table.rows == (
+        ("anthropic:best", "3", "~12,000", "4,000", "~3,000", "~0.42 EUR"),
+        ("demo", "1", "10", "0", "5", "no price"),
+    )
+    assert dict(reply.details)["estimated"].startswith("2 requests; the reply broke off or is under way")
+    assert reply.data is not None
+    assert reply.data["total"]["estimated"] == 2
 
 
 async def test_options_without_a_verb_are_those_of_ones_own_usage(house: Office) -> None:

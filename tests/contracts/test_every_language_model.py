@@ -26,7 +26,7 @@ from bot.domain.tools import Annotations, Tool
 from bot.llm import demo
 from bot.ports import LanguageModel
 from tests.fakes.llm import Call, Reply, Request, Say
-from tests.llm.conversation import PROVIDERS, asking, complete, events, talking
+from tests.llm.conversation import PROVIDERS, asking, complete, events, next_seen, talking
 
 FORECAST = Tool(
     "weather__forecast",
@@ -120,7 +120,7 @@ async def test_several_may_ask_at_once(model: LanguageModel) -> None:
 
 async def test_a_reply_may_be_left_in_the_middle(model: LanguageModel) -> None:
     async with aclosing(model.stream(ModelRequest((QUESTION,)))) as stream:
-        assert isinstance(await anext(stream), TextDelta)
+        assert isinstance(await next_seen(stream), TextDelta)
     assert (await complete(model, ModelRequest((QUESTION,)))).message.text
 
 

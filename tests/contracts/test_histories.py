@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.messages import FilePart, KeptFile, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.past import Past, Summary
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease
@@ -121,9 +121,47 @@ async def test_a_summary_of_what_was_deleted_while_it_was_made_is_not_kept(
     assert (left.summary, questions(left)) == (None, ["two"])
 
 
-async def test_a_result_is_found_by_its_place_in_its_own_conversation_alone(ledger: Ledger) -> None:
+async def test_a_call_is_found_by_its_place_in_its_own_conversation_alone(ledger: Ledger) -> None:
     await ended(ledger, "one")
-    assert await ledger.log.result_of(HALL, 1, 2) == RESULT
-    assert await ledger.log.result_of(HALL, 1, 1) is None
-    assert await ledger.log.result_of(HALL, 2, 2) is None
-    assert await ledger.log.result_of(ELSEWHERE, 1, 2) is None
+    called = await ledger.log.call_at(HALL, 1, 2)
+    assert called == (await ledger.log.history(HALL, 9, 9)).turns[0].calls[0]
+    assert called is not None
+    assert called.result == RESULT
+    assert await ledger.log.call_at(HALL, 1, 1) is None
+    assert await ledger.log.call_at(HALL, 2, 2) is None
+    assert await ledger.log.call_at(HALL, 10**15 - 1, 10**9 - 1) is None
+    assert await ledger.log.call_at(ELSEWHERE, 1, 2) is None
+
+
+async def test_of_a_large_result_the_past_has_the_beginning_and_the_length(ledger: Ledger) -> None:
+    file = FilePart(b"%PDF", "application/pdf", "all.pdf")
+    large = ToolResult("c2", (TextPart("ab" * 1_999), TextPart("cd" * 5_000), file), structured={"cd": 5_000})
+    claim = await running(ledger, "one")
+    await ledger.log.append(claim, WANTS, [CALL])
+    await ledger.log.end(claim, 2, StepStatus.DONE, large)
+    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    for log in (ledger.log, SqlTurnLog(ledger.database)):
+        (record,) = (await log.history(HALL, 9, 9)).turns
+        (told,) = (step.result for step in record.calls)
+        assert told is not None
+        assert (told.text, told.length, told.structured) == (f"{'ab' * 1_999}\nc", 13_999, None)
+        assert [type(part) for part in told.parts] == [TextPart, KeptFile]
+        whole = await log.call_at(HALL, 1, 2)
+        assert whole is not None
+        assert whole.result is not None
+        assert (whole.result.text, whole.result.length) == (large.text, 13_999)
+
+
+async def test_a_turn_of_many_large_results_is_read_once(ledger: Ledger) -> None:
+    calls = [
+        ToolStep(n, ToolCall(f"c{n}", "s__read"), CALL.tool, StepStatus.READY, repeatable=True) for n in range(2, 22)
+    ]
+    claim = await running(ledger, "one")
+    await ledger.log.append(claim, ModelStep(1, assistant("", *(each.call for each in calls))), calls)
+    for each in calls:
+        result = ToolResult(each.call.id, (TextPart("word " * 10_000),))
+        await ledger.log.end(claim, each.n, StepStatus.DONE, result)
+    await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(22, assistant("Done."))], "")
+    (one,) = (await ledger.log.history(HALL, 9, 9)).turns
+    (other,) = (await ledger.log.history(HALL, 9, 9)).turns
+    assert one is other

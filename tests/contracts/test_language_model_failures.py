@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -11,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.completions import Limits, TextDelta
+from bot.domain.completions import Counted, Limits, ModelEvent, TextDelta
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant, tool_results, user
 from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable
 from tests.fakes.llm import (
+    Bytes,
     Call,
     Cut,
     ErrorEvent,
     FakeLanguageModel,
     Gate,
+    HangUp,
     Hold,
     Linger,
     Raw,
@@ -31,7 +34,7 @@ from tests.fakes.llm import (
     Status,
 )
 from tests.fakes.mcp.certificates import self_signed
-from tests.llm.conversation import EACH_PROVIDER, KEY, MODEL, Provider, asking, complete, events, talking
+from tests.llm.conversation import EACH_PROVIDER, KEY, MODEL, Provider, asking, complete, events, next_seen, talking
 
 pytestmark = EACH_PROVIDER
 
@@ -334,11 +337,38 @@ async def test_cancelling_hangs_up(provider: Provider) -> None:
         assert (await complete(model)).message.text == "Again."
 
 
+async def until_it_failed(provider: Provider, reply: Reply) -> list[ModelEvent]:
+    """Everything that was told of a reply before it failed."""
+    seen: list[ModelEvent] = []
+    async with talking(provider, reply) as (model, _), aclosing(model.stream(asking())) as stream:
+        try:
+            async for event in stream:
+                seen.append(event)  # noqa: PERF401 - what came before the error counts
+        except ModelError:
+            return seen
+    pytest.fail("the reply did not break off")
+
+
+async def test_of_a_reply_that_breaks_off_it_is_known_that_it_had_begun(provider: Provider) -> None:
+    for reply in (
+        Cut(Say("Rain.")),
+        Cut(Say(calls=(Call("look"),))),
+        ErrorEvent("overloaded_error", reply=Say("Rain.")),
+    ):
+        assert isinstance((await until_it_failed(provider, reply))[0], Counted)
+
+
+async def test_of_a_request_that_is_refused_nothing_has_begun(provider: Provider) -> None:
+    nothing = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    for reply in (Status(429), HangUp(), Raw((nothing,)), Bytes((b"<html>Welcome.</html>",))):
+        assert await until_it_failed(provider, reply) == []
+
+
 async def test_closing_the_iterator_hangs_up(provider: Provider) -> None:
     gate = Gate()
     async with talking(provider, Hold(Say("Rain.", pieces=1), gate)) as (model, service):
         stream = model.stream(asking())
-        assert await anext(stream) == TextDelta("Rain.")
+        assert await next_seen(stream) == TextDelta("Rain.")
         await stream.aclose()
         await asyncio.wait_for(asyncio.wrap_future(service.requests[0].gone), 5)
 
@@ -347,7 +377,7 @@ async def test_time_that_the_reader_takes_is_not_cut_into_by_a_timeout(provider:
     """A timeout that spans a `yield` would cancel whatever the reader does."""
     async with talking(provider, Hold(Say("Rain.", pieces=1), Gate())) as (model, _):
         stream = model.stream(replace(asking(), limits=Limits(total_seconds=0.2)))
-        assert await anext(stream) == TextDelta("Rain.")
+        assert await next_seen(stream) == TextDelta("Rain.")
         with pytest.raises(TimeoutError):  # the reader's own, longer than the model's
             await asyncio.wait_for(asyncio.Event().wait(), 0.4)
         with pytest.raises(ModelUnavailable, match="not finished within"):

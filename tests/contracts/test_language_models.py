@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from bot.domain.completions import (
+    CallDelta,
     Completion,
+    Counted,
     Limits,
     ModelRequest,
     ReasoningDelta,
@@ -42,7 +44,18 @@ from tests.fakes.llm import (
     Say,
     Tokens,
 )
-from tests.llm.conversation import EACH_PROVIDER, KEY, MODEL, Provider, asking, complete, events, talking
+from tests.llm.conversation import (
+    EACH_PROVIDER,
+    KEY,
+    MODEL,
+    Provider,
+    asking,
+    complete,
+    events,
+    everything,
+    next_seen,
+    talking,
+)
 
 pytestmark = EACH_PROVIDER
 
@@ -73,9 +86,9 @@ async def test_a_delta_can_be_read_before_the_reply_is_finished(provider: Provid
     gate = Gate()
     async with talking(provider, Hold(Say("Rain.", pieces=1), gate)) as (model, _):
         stream = model.stream(asking())
-        assert await asyncio.wait_for(anext(stream), 5) == TextDelta("Rain.")
+        assert await asyncio.wait_for(next_seen(stream), 5) == TextDelta("Rain.")
         gate.open()
-        assert isinstance(await asyncio.wait_for(anext(stream), 5), Completion)
+        assert isinstance(await asyncio.wait_for(next_seen(stream), 5), Completion)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 
@@ -101,6 +114,27 @@ async def test_usage_counts_cached_tokens_among_the_input(provider: Provider) ->
 async def test_missing_usage_is_no_error(provider: Provider) -> None:
     async with talking(provider, Say("Hi.", tokens=None)) as (model, _):
         assert (await complete(model)).usage == Usage()
+
+
+async def test_it_is_told_that_the_reply_has_begun_and_what_is_counted_until_then(provider: Provider) -> None:
+    async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
+        first, *_ = await everything(model)
+    assert isinstance(first, Counted)
+    assert first.usage == (Usage(900, 1, 800) if provider.api == "anthropic" else Usage())
+
+
+async def test_what_is_counted_at_the_end_is_told_before_the_completion(provider: Provider) -> None:
+    async with talking(provider, Say("Rain.", tokens=Tokens(input=900, output=12, cached=800))) as (model, _):
+        said = await everything(model)
+    counted = [event.usage for event in said if isinstance(event, Counted)]
+    if provider.api != "responses":  # whose end is the completion
+        assert counted[-1] == Usage(900, 12, 800)
+
+
+async def test_arguments_are_told_as_they_are_written(provider: Provider) -> None:
+    async with talking(provider, Say(calls=(Call("weather__get", {"city": "Oslo"}),), pieces=3)) as (model, _):
+        said = await everything(model, asking(tools=(WEATHER,)))
+    assert json.loads("".join(event.text for event in said if isinstance(event, CallDelta))) == {"city": "Oslo"}
 
 
 async def test_half_a_surrogate_pair_is_replaced(provider: Provider) -> None:

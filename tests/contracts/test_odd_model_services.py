@@ -20,7 +20,7 @@ from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, M
 from bot.llm import vendor_client
 from tests.fakes import llm_anthropic, llm_openai, llm_responses
 from tests.fakes.llm import Bytes, Call, FakeLanguageModel, Gate, HangUp, Hold, Raw, Reply, Request, Say, Slow, Status
-from tests.llm.conversation import EACH_PROVIDER, KEY, Provider, asking, complete, events, talking
+from tests.llm.conversation import EACH_PROVIDER, KEY, Provider, asking, complete, events, next_seen, talking
 
 pytestmark = EACH_PROVIDER
 
@@ -101,7 +101,7 @@ async def test_words_are_there_as_soon_as_their_bytes_are(provider: Provider) ->
     whole = stream_of(provider, Say("Rain.", pieces=1))
     begun = whole[: whole.index(b"\n\n", whole.index(b"Rain.")) + 2]
     async with talking(provider, Bytes((begun,), ends=False)) as (model, _), aclosing(model.stream(asking())) as stream:
-        assert await asyncio.wait_for(anext(stream), 5) == TextDelta("Rain.")
+        assert await asyncio.wait_for(next_seen(stream), 5) == TextDelta("Rain.")
 
 
 async def test_an_error_in_place_of_a_stream_is_told(provider: Provider) -> None:

@@ -318,6 +318,3 @@ def _walk(machine: type[TurnLogMachine], *, examples: int, steps: int) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-
-
-pytestmark = pytest.mark.no_cover

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -11,7 +12,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.usage import Price, PriceList, Spent, SpentBy, UsageKind, UsageQuery
+from bot.domain.usage import Price, PriceList, Spent, SpentBy, UsageKind, UsageQuery, Use
 from bot.errors import LostLease, Stopped
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore
@@ -83,7 +84,7 @@ async def test_sums_are_made_by_person_channel_workspace_and_kind(ledger: Ledger
     await answered(ledger, answer(usage=Usage(1, 0)))
     await answered(ledger, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
     claim = await answered(ledger, answer(usage=Usage(100, 0)), BEYOND)
-    await ledger.log.charge(claim, 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0))
+    await ledger.log.charge([(claim, Use("u1", 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0)))])
     assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
     assert await named(ledger, SpentBy.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
     assert await named(ledger, SpentBy.WORKSPACE) == {"test:w": 11, "test:v": 1100}
@@ -175,3 +176,72 @@ async def test_a_reply_to_a_turn_that_others_have_ended_under_the_same_claim_was
     await ledger.log.stop(claim.turn_id, BEN)
     await ledger.log.finish(claim, TurnStatus.DONE, [answer()], "")
     assert (await whole(ledger)).requests == 1
+
+
+# Replies that are under way, or broke off
+
+
+def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best", use_id: str = "u1") -> Use:
+    return Use(use_id, 1, UsageKind.REPLY, model, Usage(1000, written), estimated)
+
+
+async def test_what_is_estimated_grows_with_the_reply_and_is_one_request(ledger: Ledger) -> None:
+    log = priced(ledger)
+    claim = await begun(ledger)
+    for written in (10, 40, 40):
+        await log.charge([(claim, begun_reply(written))])
+        found = await whole(ledger)
+        assert found == Spent(1, Usage(1000, written), {"EUR": 3000 + written * 15}, estimated=1)
+    assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1040}
+
+
+async def test_an_estimate_that_comes_late_makes_nothing_less(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.charge([(claim, begun_reply(40))])
+    await ledger.log.charge([(claim, begun_reply(10))])
+    assert (await whole(ledger)).usage == Usage(1000, 40)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(ledger: Ledger, ends: bool) -> None:
+    log = priced(ledger)
+    claim = await begun(ledger)
+    await log.charge([(claim, begun_reply(900, model="other:free"))])
+    reply = replace(answer(), use_id="u1")
+    if ends:
+        await log.finish(claim, TurnStatus.DONE, [reply], "")
+    else:
+        await log.append(claim, reply, [])
+    counted = Spent(1, TAKEN, {"EUR": COST})
+    assert await whole(ledger) == counted
+    await log.charge([(claim, begun_reply(2000))])  # noted just before, written just after
+    await log.charge([(claim, begun_reply(0, estimated=False))])
+    assert await whole(ledger) == counted
+
+
+async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_is_told(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.stop(claim.turn_id, BEN)
+    with pytest.raises(Stopped):
+        await ledger.log.append(claim, replace(answer(), use_id="u1"), [])
+    await ledger.log.charge([(claim, Use("u1", 1, UsageKind.REPLY, "paid:best", TAKEN))])
+    assert await whole(ledger) == Spent(1, TAKEN, unpriced=1)
+
+
+async def test_what_broke_off_is_counted_for_turns_that_have_ended_and_for_several_at_once(ledger: Ledger) -> None:
+    one = await answered(ledger, answer(usage=Usage(1, 0)))
+    two = await begun(ledger, ELSEWHERE, author=BEN)
+    await ledger.log.charge([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
+    assert await named(ledger, SpentBy.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
+    assert (await whole(ledger)).estimated == 2
+    assert (await whole(ledger, UsageQuery(0, channel="test:w:den"))).estimated == 1
+
+
+async def test_what_was_estimated_before_the_process_died_stays(ledger: Ledger) -> None:
+    claim = await begun(ledger)
+    await ledger.log.charge([(claim, begun_reply(40))])
+    ledger.time += DAY
+    log = await ledger.restart()
+    (again,) = await log.claim(1)
+    await log.finish(again, TurnStatus.DONE, [replace(answer(), use_id="u2")], "")
+    assert await whole(ledger) == Spent(2, Usage(2000, 240, 400, 100, 50), unpriced=2, estimated=1)

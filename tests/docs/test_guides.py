@@ -12,10 +12,16 @@ import pytest
 
 from bot.commands.secret_links import PATH as LINKS
 from bot.domain.sign_ins import PATH as SIGN_INS
+from bot.engine.attachments import FETCH_SECONDS, LARGEST, MOST, MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES
+from bot.engine.file_types import Kind
+from bot.platforms.discord.said import MOST_FILES as IN_DISCORD
+from bot.platforms.slack.files import MOST_FILES as IN_SLACK
 from bot.platforms.slack.web_hook import PATH as SLACK
 from bot.settings import Settings
 from bot.web.health import ALIVE, READY
+from bot.web.intake import LARGEST_BODY
 from bot.web.metrics import PATH as METRICS
+from bot.web.turns.questions import MOST_IMAGES
 
 PROJECT = Path(__file__).parents[2]
 GUIDES = ("troubleshooting", "upgrading")
@@ -96,3 +102,20 @@ def test_what_it_hands_on_to_the_bot_is_served_there() -> None:
     for path in ("/api/", SLACK, LINKS, SIGN_INS):
         assert path.strip("/") in re.findall(r"location ~ \^/\((.+)\)", DEPLOYMENT)[0].replace("$", "")
         assert re.search(rf"@open path .*{re.escape(path)}", DEPLOYMENT)
+
+
+def test_the_limits_on_files_that_it_names_are_those_that_hold() -> None:
+    text = (PROJECT / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (images|text|PDF)[^|]*\| (\d+) \| (\d+) (kB|MB)[^|]*\|(?: (\d+) MB)?", text, re.MULTILINE)
+    bytes_of = {"kB": 2**10, "MB": 2**20}
+    found = {kind: (int(most), int(size) * bytes_of[unit]) for kind, most, size, unit, _ in rows}
+    assert found == {
+        name: (MOST[kind], LARGEST[kind])
+        for name, kind in (("images", Kind.IMAGE), ("text", Kind.TEXT), ("PDF", Kind.DOCUMENT))
+    }
+    together = {kind: int(size) * 2**20 for kind, *_, size in rows if size}
+    assert together == {"images": MOST_IMAGE_BYTES, "PDF": MOST_DOCUMENT_BYTES}
+    assert f"within {FETCH_SECONDS:.0f} seconds" in text
+    assert f"within {LARGEST_BODY // 2**20} MiB" in text
+    assert {IN_SLACK, IN_DISCORD} == {10}
+    assert MOST[Kind.IMAGE] == MOST_IMAGES

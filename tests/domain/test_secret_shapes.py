@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -97,6 +97,6 @@ def test_ordinary_words_stay(text: str) -> None:
     "text", ["password" * 8_000, "a" * 60_000, "-----BEGIN " * 6_000, "eyJ" * 20_000, "x:y@" * 15_000]
 )
 def test_no_text_takes_long(text: str) -> None:
-    began = perf_counter()
+    began = thread_time()
     masked(text)
-    assert perf_counter() - began < 2
+    assert thread_time() - began < 2

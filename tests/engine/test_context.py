@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
-from bot.domain.messages import Message, Role, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.past import Replay
+from bot.domain.messages import (
+    KeptFile,
+    Message,
+    Readers,
+    ResultPart,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    assistant,
+)
+from bot.domain.past import Replay, remembered
 from bot.domain.tools import ServerGuidance, ToolSet
 from bot.domain.turns import (
     ModelStep,
@@ -327,3 +337,28 @@ def test_every_call_of_every_reply_is_answered_once_right_after_it(rounds: list[
         ]
     assert not messages[-1].tool_calls
     assert sum(message.role is Role.ASSISTANT for message in messages) == len(rounds)
+
+
+SIZES = st.sampled_from([0, 1, 1_499, 1_500, 3_998, 3_999, 4_000, 4_001, 9_000])
+RESULT_PARTS = st.lists(
+    st.builds(lambda size: TextPart("é\n" * (size // 2) + "x" * (size % 2)), SIZES)
+    | st.just(KeptFile("f1", "image/png", "a.png", 3))
+    | st.just(KeptFile("f2", "application/pdf", "b.pdf", 3, Readers.PEOPLE)),
+    max_size=3,
+)
+STRUCTURED = st.none() | st.builds(lambda size: {"rows": ["é" * size]}, SIZES)
+
+
+@pytest.mark.parametrize("replay", list(Replay))
+@given(RESULT_PARTS, STRUCTURED, st.booleans())
+def test_a_model_is_told_of_what_is_remembered_what_it_would_be_told_of_the_whole(
+    replay: Replay, parts: list[ResultPart], structured: object, is_error: bool
+) -> None:
+    wanted = ToolCall("c1", "s__read")
+    result = ToolResult("c1", tuple(parts), is_error, structured)
+    step = ToolStep(2, wanted, ToolRef("s", "read"), StepStatus.DONE, result=result)
+    whole = record(ModelStep(1, assistant("", wanted)), step, ModelStep(3, assistant("Done.")), status=TurnStatus.DONE)
+    first, second = Excerpts(), Excerpts()
+    told = exchanges([whole], replay, first, shared=False)
+    again = exchanges([remembered(remembered(whole))], replay, second, shared=False)
+    assert (again, second.given) == (told, first.given)

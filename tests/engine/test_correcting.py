@@ -8,12 +8,15 @@ import pytest
 
 from bot.domain.completions import ToolChoice
 from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.profiles import Binding, Profile
+from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import MISFIT, Returned, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.correcting import GAVE_UP
+from bot.engine.rules import RuleBook
 from bot.ports import CallContext
 from tests.engine.conftest import House
-from tests.fakes.parts import ask_for, call, message, running, say, tool
+from tests.fakes.parts import ask_for, call, message, running, say, tool, words
 
 UNKNOWN = ToolCall("a", "s__nothing")
 UNREADABLE = ToolCall("b", "s__one", unreadable='{"a": ')
@@ -90,3 +93,43 @@ async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(house: 
     assert steps[0].result is not None
     assert steps[0].result.text.startswith(MISFIT)
     assert house.toolbox.calls == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("notes__add_notes", ["notes__add_note", "notes__list_notes"]),
+        ("Notes.Add_Note", ["notes__add_note", "notes__list_notes"]),
+        ("add_note", ["notes__add_note"]),
+        ("mcp__notes__list_notes", ["notes__list_notes", "notes__add_note"]),
+        ("list", []),
+        ("read_file", ["one__read_file", "two__read_file", "three__read_file"]),
+        ("x" * 10_000, []),
+        ("", []),
+    ],
+)
+async def test_a_model_that_gets_a_name_wrong_is_told_the_nearest_ones(
+    house: House, written: str, meant: list[str]
+) -> None:
+    for name in ("notes__add_note", "notes__list_notes", *(f"{n}__read_file" for n in ("one", "two", "three", "four"))):
+        house.toolbox.add(tool(name))
+    house.model.script = [ask_for(call(written)), say("I see.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("go"))).turn_id)
+    told = words(house.model.requests[1])[-1]
+    assert told.startswith(f"There is no tool called {written!r}.")
+    _, _, named = told.partition(" Did you mean ")
+    assert (named.removesuffix("?").split(", ") if named else []) == meant
+
+
+async def test_no_tool_is_named_that_is_not_enabled_in_the_conversation(house: House) -> None:
+    for name in ("notes__add_note", "notes__add_node"):
+        house.toolbox.add(tool(name, server_id="n1"))
+    house.rules = RuleBook()
+    house.rules.amend([], [Profile("p", "p", tools={"n1": frozenset({"add_node"})})], [Binding(EVERYWHERE, "p")])
+    house.model.script = [ask_for(call("notes__add_notes")), say("I see.")]
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert words(house.model.requests[1])[-1].endswith(" Did you mean notes__add_node?")

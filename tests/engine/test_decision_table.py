@@ -306,7 +306,6 @@ def covers(rule: Rule, case: Case) -> bool:
     return alone.ruling.policy is ALLOW
 
 
-@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.booleans())
 def test_no_set_of_rules_runs_what_a_denial_covers(
     written: list[Rule], case: Case, default: ApprovalPolicy, pinned: bool
@@ -316,7 +315,6 @@ def test_no_set_of_rules_runs_what_a_denial_covers(
         assert found is DENY
 
 
-@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_rule(), any_case(), POLICIES)
 def test_one_more_denial_never_loosens_anything(
     written: list[Rule], more: Rule, case: Case, default: ApprovalPolicy
@@ -326,7 +324,6 @@ def test_one_more_denial_never_loosens_anything(
     assert STRICTEST_FIRST.index(after) <= STRICTEST_FIRST.index(before)
 
 
-@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES)
 def test_knowing_less_never_lets_more_run(written: list[Rule], case: Case, default: ApprovalPolicy) -> None:
     if judge(written, case, default).ruling.policy is ALLOW:
@@ -335,7 +332,6 @@ def test_knowing_less_never_lets_more_run(written: list[Rule], case: Case, defau
     assert judge(written, stranger, default).ruling.policy is not ALLOW
 
 
-@pytest.mark.no_cover
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.randoms())
 def test_the_order_of_rules_means_nothing(
     written: list[Rule], case: Case, default: ApprovalPolicy, shuffled: Any

@@ -6,8 +6,6 @@ import asyncio
 import random
 from collections.abc import Awaitable
 
-import pytest
-
 from bot.domain.approvals import Approval, ApprovalPolicy, Decision, NoSuchApproval, NotAllowed, OutOfDate, Verdict
 from bot.domain.approvals import fingerprint as fingerprint_of
 from bot.domain.audit import AuditQuery
@@ -33,7 +31,6 @@ CARDS, CLICKS = 3, 10_000
 AT_ONCE = 50
 
 
-@pytest.mark.no_cover
 async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(house: House) -> None:
     """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
     house.toolbox.add(SEND)

@@ -6,13 +6,16 @@ import logging
 
 import pytest
 
-from bot.domain.tools import ToolSearch, ToolSet
+from bot.domain.messages import ToolCall
+from bot.domain.tools import ToolOutcome, ToolSearch, ToolSet
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.offering import MOST_TOOLS, RefusedTools, within_limit
+from bot.engine.outcomes import READ_RESULT
 from bot.errors import ModelRejected
+from bot.ports import CallContext
 from tests.engine.conftest import House
-from tests.fakes.parts import ask_for, call, message, running, say, tool
+from tests.fakes.parts import ask_for, call, message, returned, running, say, tool
 
 
 def refuses(name: str) -> ModelRejected:
@@ -100,6 +103,23 @@ async def test_no_more_tools_are_sent_than_services_take_where_they_are_not_sear
     assert "small__only" in sent
     [note] = notes(view)
     assert note.startswith("73 of the 200 tools of server big are left out, because a model takes 128. Fix:")
+
+
+async def test_with_the_tool_to_read_on_they_are_no_more_than_services_take_either(house: House) -> None:
+    async def long(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
+        return returned(wanted, "word " * 1_000)
+
+    for n in range(200):
+        house.toolbox.add(tool(f"big__t{n:03}", read_only=True), long)
+    house.allow("big__t000")
+    house.model.script = [ask_for(call("big__t000")), say("Done."), say("Yes.")]
+    engine = house.engine(tool_search=ToolSearch.OFF)
+    async with running(engine):
+        for text in ("go", "and?"):
+            await house.surface.ended((await engine.receive(message(text))).turn_id)
+    *_, before, after = ([each.name for each in request.tools] for request in house.model.requests)
+    assert after == [*before[:-1], READ_RESULT]
+    assert len(after) == MOST_TOOLS
 
 
 def test_the_choice_is_the_same_in_whatever_order_tools_come() -> None:

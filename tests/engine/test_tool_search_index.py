@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,15 @@ def test_a_tool_is_found_whatever_its_schema_is(schema: dict[str, object]) -> No
     assert [each.name for each in index.best("sing")] == ["a__sing"]
 
 
+@pytest.mark.parametrize("where", ["original_name", "title", "description", "input_schema"])
+def test_of_a_text_without_end_only_the_beginning_is_read(where: str) -> None:
+    long = f"sing {'la ' * 1_000} dance"
+    text: Any = {"properties": dict.fromkeys([long])} if where == "input_schema" else long
+    index = ToolIndex([replace(tool("a__t"), **{where: text}), tool("a__other")], {"a": "", "b": long})
+    assert [each.name for each in index.best("sing")] == ["a__t"]
+    assert index.best("dance") == ()
+
+
 def test_no_tools_are_no_trouble() -> None:
     assert ToolIndex([], {}).best("anything at all") == ()
 
@@ -109,3 +119,32 @@ async def test_an_index_that_is_there_is_given_while_another_is_made() -> None:
     finally:
         slow.let.set()
         await making
+
+
+class SlowToCompare(dict[str, Any]):
+    """A definition that takes as long to compare as it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(type="object")
+        self.compared, self.let = threading.Event(), threading.Event()
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        self.compared.set()
+        assert self.let.wait(PATIENCE)
+        return dict(self) == dict(other) if isinstance(other, dict) else NotImplemented
+
+
+async def test_nobody_waits_while_tools_that_were_listed_again_are_compared() -> None:
+    indexes, slow = ToolIndexes(), SlowToCompare()
+    sings, dances = ToolSet((tool("a__sing", input_schema={"type": "object"}),)), ToolSet((tool("a__dance"),))
+    first, other = await indexes.of(sings), await indexes.of(dances)
+    again = asyncio.create_task(indexes.of(ToolSet((tool("a__sing", input_schema=slow),))))
+    try:
+        assert await asyncio.to_thread(slow.compared.wait, PATIENCE)
+        async with asyncio.timeout(PATIENCE / 2):
+            assert await indexes.of(dances) is other
+    finally:
+        slow.let.set()
+        assert await again is first

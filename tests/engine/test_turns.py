@@ -213,12 +213,12 @@ async def test_a_forbidden_tool_is_refused_without_asking(house: House) -> None:
 async def test_made_up_tools_and_broken_arguments_are_told_to_the_model(house: House) -> None:
     house.toolbox.add(tool("s__one"))
     broken = ToolCall("b", "s__one", {}, unreadable='{"a": ')
-    house.model.script = [ask_for(call("s__nothing", "a"), broken), say("Sorry.")]
+    house.model.script = [ask_for(call("calendar__book", "a"), broken), say("Sorry.")]
     engine = house.engine()
     async with running(engine):
         await house.surface.ended((await engine.receive(message("go"))).turn_id)
     assert words(house.model.requests[1])[-2:] == [
-        "There is no tool called 's__nothing'.",
+        "There is no tool called 'calendar__book'.",
         'Not run: the arguments are no JSON object: {"a": ',
     ]
     assert house.toolbox.calls == []

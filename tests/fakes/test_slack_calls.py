@@ -227,19 +227,26 @@ async def test_faults_meet_the_next_calls_and_then_no_more(slack: FakeSlack, cli
 
 async def test_a_call_may_hang_until_its_caller_gives_up(slack: FakeSlack, client: AsyncWebClient) -> None:
     slack.fail("auth.test", Hangs())
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await client.auth_test()
+    calling = asyncio.ensure_future(client.auth_test())
+    await slack.until(lambda: any(slack.calls))
+    done, _ = await asyncio.wait({calling}, timeout=0.1)
+    assert not done
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
     assert slack.calls[0].outcome == "hung"
 
 
 async def test_a_slow_call_is_done_before_it_is_answered(slack: FakeSlack, client: AsyncWebClient) -> None:
     channel = slack.channel("incidents")
     slack.fail("chat.postMessage", Slow(5))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await client.chat_postMessage(channel=channel.id, text="x")
+    calling = asyncio.ensure_future(client.chat_postMessage(channel=channel.id, text="x"))
+    await slack.until(lambda: slack.posted(channel))
     assert len(slack.posted(channel)) == 1
+    assert not calling.done()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
 
 
 async def test_the_real_clients_retry_what_broke(slack: FakeSlack, session: ClientSession) -> None:

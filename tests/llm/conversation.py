@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
 
-from bot.domain.completions import Completion, ModelEvent, ModelRequest
+from bot.domain.completions import CallDelta, Completion, Counted, ModelEvent, ModelRequest
 from bot.domain.messages import Message, user
 from bot.domain.tools import Tool
 from bot.llm import anthropic, openai_chat, openai_responses
@@ -63,10 +63,23 @@ def asking(*messages: Message, tools: tuple[Tool, ...] = ()) -> ModelRequest:
     return ModelRequest(messages or (user("How is the weather?"),), tools)
 
 
-async def events(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
+async def everything(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
     """Everything the model yields for a request."""
     async with aclosing(model.stream(request or asking())) as stream:
         return [event async for event in stream]
+
+
+async def events(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
+    """What people can see of it, and the completion."""
+    return [event for event in await everything(model, request) if not isinstance(event, Counted | CallDelta)]
+
+
+async def next_seen(stream: AsyncGenerator[ModelEvent, None]) -> ModelEvent:
+    """The next event that people can see, or the completion."""
+    while True:
+        event = await anext(stream)
+        if not isinstance(event, Counted | CallDelta):
+            return event
 
 
 async def complete(model: LanguageModel, request: ModelRequest | None = None) -> Completion:

@@ -9,7 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta, Usage
+from bot.domain.completions import (
+    Capabilities,
+    Completion,
+    Counted,
+    ModelEvent,
+    ModelRequest,
+    StopReason,
+    TextDelta,
+    Usage,
+)
 from bot.domain.measurements import Measurement, ModelAnswered
 from bot.domain.messages import assistant, user
 from bot.errors import ModelRejected, ModelUnavailable
@@ -50,8 +59,17 @@ async def everything(model: MeasuredModel) -> list[ModelEvent]:
 
 async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -> None:
     model, found = measured(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
-    assert await everything(model) == [TextDelta("Hel"), TextDelta("lo."), replace(ANSWER, model="small")]
+    named = replace(ANSWER, model="small")
+    assert await everything(model) == [Counted(model="small"), TextDelta("Hel"), TextDelta("lo."), named]
     assert found == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
+
+
+async def test_what_its_service_has_counted_is_handed_on_with_its_name_and_is_no_beginning_of_the_answer() -> None:
+    counted = Counted(Usage(100, 1))
+    model, found = measured(Slow(counted, TextDelta("Hello."), ANSWER))
+    said = await everything(model)
+    assert said == [replace(counted, model="small"), TextDelta("Hello."), replace(ANSWER, model="small")]
+    assert found == [ModelAnswered("small", "answered", 3.0, 2.0, 100, 20)]
 
 
 async def test_an_answer_counts_as_such_though_nobody_listens_to_the_end_of_the_stream() -> None:

@@ -59,7 +59,7 @@ async def test_input_that_ends_during_a_call_ends_the_server_without_waiting_for
         child.stdin.write(json.dumps(call).encode() + b"\n")
         while not jma.count("forecast/130000"):
             await asyncio.sleep(0.01)
-        _, errors = await asyncio.wait_for(child.communicate(b""), 5)
+        _, errors = await asyncio.wait_for(child.communicate(b""), PATIENCE)
     assert (child.returncode, errors) == (0, b"")
 
 

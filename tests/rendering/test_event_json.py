@@ -13,6 +13,7 @@ from bot.domain.events import (
     ApprovalSettled,
     ElicitationRequested,
     ElicitationSettled,
+    ModelPaused,
     ReplyUpdated,
     ToolFinished,
     ToolProgressed,
@@ -24,7 +25,7 @@ from bot.domain.events import (
 )
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus
-from bot.domain.views import Blocker
+from bot.domain.views import Blocker, Pause
 from bot.rendering.event_json import event_json
 from tests.rendering.turns import a_form, a_link, a_step, an_approval
 
@@ -67,6 +68,10 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
             },
         ),
         (ReplyUpdated("t1", "Hel"), {"event": "reply_updated", "text": "Hel"}),
+        (
+            ModelPaused("t1", Pause(20, "Anthropic is overloaded (529).")),
+            {"event": "model_paused", "seconds": 20, "reason": "Anthropic is overloaded (529)."},
+        ),
         (ToolStarted("t1", a_step(StepStatus.STARTED, n=4)), {"event": "tool_started", **CALL, "status": "started"}),
         (
             ToolProgressed("t1", a_step(StepStatus.STARTED, n=4), "1/2"),

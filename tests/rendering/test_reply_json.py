@@ -13,6 +13,7 @@ def test_rows_are_objects_by_their_headings_and_a_nameless_column_has_its_number
         "details": {"state": "on"},
         "actions": [],
         "page": None,
+        "data": None,
     }
 
 

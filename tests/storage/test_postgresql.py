@@ -151,7 +151,7 @@ async def test_a_server_that_says_nothing_any_more_is_hung_up_on(
 ) -> None:
     monkeypatch.setattr(postgresql, "_LONGEST_SECONDS", 0.2)
     with frozen(await backend(database)):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             assert await database.run(lambda connection: connection.exec_driver_sql("select 1").scalar_one()) == 1
 
 
@@ -162,7 +162,7 @@ async def test_closing_does_not_wait_for_a_server_that_says_nothing(address: str
         await until(lambda: any(errand.line is not None for errand in database._underway.values()))
         began = time.monotonic()
         await database.close()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < postgresql._LONGEST_SECONDS / 2
         with pytest.raises(DatabaseError):
             await asking
     assert not [thread for thread in threading.enumerate() if thread in database._threads._threads]
@@ -176,7 +176,7 @@ async def test_leases_are_kept_though_every_thread_waits_for_somebody(database: 
         other.execute("lock table conversations in access exclusive mode")
         waiting = [asyncio.create_task(log.enqueue(message(f"{n}"))) for n in range(8)]
         await until(lambda: all(errand.line is not None for errand in list(database._underway.values())[:4]))
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(7):  # the lock is waited for longer
             assert await log.renew([claim]) == {claim.turn_id}
             await log.hold([claim.turn_id])
         other.rollback()
@@ -252,4 +252,4 @@ def test_turns_wait_through_a_restart_of_the_server_and_go_on() -> None:
         await database.close()
 
     with running_server("apart") as server:
-        asyncio.run(story(server, server.fresh()))
+        asyncio.run(story(server, server.new()))

@@ -9,14 +9,39 @@ from alembic import command
 from alembic.config import Config
 
 from bot.domain.audit import NO_HASH, AuditQuery
+from bot.domain.completions import Usage
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
+from bot.domain.usage import Spent, UsageQuery
 from bot.storage import audit, schema
 from bot.storage.archive import SqlArchive
 from bot.storage.audit_chain import row_hash
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 from bot.storage.sqlite import open_sqlite
+from bot.storage.usage_store import SqlUsageStore
 from tests.fakes.parts import ANA
+
+
+async def test_what_an_earlier_release_has_counted_was_counted_by_the_services(tmp_path: Path) -> None:
+    database = open_sqlite(tmp_path / "a.db", clock=lambda: 1.0)
+
+    def as_it_was(connection: sa.Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0012")
+        connection.execute(
+            sa.text(
+                "insert into usage (id, turn_id, n, kind, at, workspace, channel, person, model, input_tokens,"
+                " cached_tokens, cache_writes, output_tokens, reasoning_tokens)"
+                " values ('u1', 't1', 1, 'reply', 1.0, 'w', 'c', 'p', 'm', 10, 0, 0, 5, 0)"
+            )
+        )
+
+    await database.run(as_it_was)
+    await schema.upgrade(database)
+    assert await SqlUsageStore(database).sums([UsageQuery(0)]) == [Spent(1, Usage(10, 5), unpriced=1)]
+    await database.close()
 
 
 async def test_the_audit_of_an_earlier_release_goes_on_as_one_chain(tmp_path: Path) -> None:

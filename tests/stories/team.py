@@ -26,7 +26,6 @@ from bot.engine.engine import Engine
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
-from bot.storage import schema
 from bot.storage.address import PostgresServer
 from bot.storage.doorbell import listen
 from bot.storage.postgresql import PostgresDatabase
@@ -34,6 +33,7 @@ from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, ScriptedModel
 from tests.fakes.programs import python
+from tests.migrated import at_hand
 from tests.platforms.front_door import ScriptedCommands
 
 PATIENCE = 15.0
@@ -118,6 +118,7 @@ class Team(ABC):
     async def process(self, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """The bot as a process of its own (`team_process.py`), connected."""
         before = self.connections
+        await at_hand(self.database)
         process = await asyncio.create_subprocess_exec(
             *(await asyncio.to_thread(python), str(PROGRAM), str(self.database), *self._credentials()),
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
@@ -398,9 +399,8 @@ class Team(ABC):
             shared = PostgresDatabase(address)
             stack.push_async_callback(shared.close)
             return SqlTurnLog(shared, functools.partial(listen, address))
-        database = open_sqlite(self.database)
+        database = open_sqlite(await at_hand(self.database))
         stack.push_async_callback(database.close)
-        await schema.upgrade(database)
         log = SqlTurnLog(database)
         await log.adopt_orphans()
         return log

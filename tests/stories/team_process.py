@@ -17,7 +17,6 @@ from bot.engine.engine import Engine
 from bot.engine.policy import Policies, Signatories
 from bot.engine.rules import RuleBook
 from bot.ports import Listener, Surface
-from bot.storage import schema
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, say
@@ -64,7 +63,6 @@ async def main(file: str, platform: str, *credentials: str) -> None:
     async with AsyncExitStack() as stack:
         database = open_sqlite(Path(file))
         stack.push_async_callback(database.close)
-        await schema.upgrade(database)
         log = SqlTurnLog(database)
         await log.adopt_orphans()
         opened = slack if platform == "slack" else discord

@@ -27,7 +27,7 @@ def model() -> Iterator[FakeLanguageModel]:
 
 
 def on_postgresql(folder: Path, model: FakeLanguageModel, server: Server) -> CountingPlace:
-    place = CountingPlace(folder, model, DATABASE_URL=server.empty(), ADMIN_API_TOKEN=TOKEN, PORT="0")
+    place = CountingPlace(folder, model, DATABASE_URL=server.fresh(), ADMIN_API_TOKEN=TOKEN, PORT="0")
     assert place.countersign("db", "upgrade").code == 0
     return place
 

@@ -82,6 +82,16 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
     assert model.refusals == []
 
 
+def test_a_program_is_told_when_a_busy_model_is_asked_again(tmp_path: Path) -> None:
+    busy = Status(429, "slow down", headers={"retry-after": "1"})
+    with FakeLanguageModel("openai", rule=Script(busy, Say("There it is."))) as model:
+        said = Workplace(tmp_path, {}, model=model).chat("--json", "-m", "hello")
+    assert said.code == 0, said.err
+    (paused,) = [event for event in said.events if event["event"] == "model_paused"]
+    assert (paused["seconds"], "slow down" in paused["reason"]) == (1, True)
+    assert said.events[-1]["text"] == "There it is."
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_a_wrong_key_is_told_with_its_fix_and_shown_nowhere(tmp_path: Path, api: Api) -> None:
     refusal = Status(401, f"Incorrect API key provided: {KEY}.", "invalid_request_error", code="invalid_api_key")

@@ -31,7 +31,7 @@ def model() -> Iterator[FakeLanguageModel]:
 @pytest.fixture
 def place(tmp_path: Path, postgres: Server, model: FakeLanguageModel) -> CountingPlace:
     """A workplace on an empty database."""
-    return CountingPlace(tmp_path, model, DATABASE_URL=postgres.empty())
+    return CountingPlace(tmp_path, model, DATABASE_URL=postgres.fresh())
 
 
 def test_the_schema_is_made_on_command_and_one_question_is_answered_and_signed_in_advance(place: CountingPlace) -> None:

@@ -163,7 +163,7 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     both = {
-        "DATABASE_URL": postgres.empty(),
+        "DATABASE_URL": postgres.fresh(),
         "MCP_ALLOWED_HOSTS": f"127.0.0.1:{endpoint.port}",
         "MCP_APPROVAL_DEFAULT_POLICY": "ALWAYS_ALLOW",
     }

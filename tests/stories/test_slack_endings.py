@@ -140,7 +140,7 @@ async def test_by_http_what_slack_signed_is_answered_and_what_it_did_not_is_not(
 async def test_one_process_receives_and_another_that_slack_never_calls_answers_signs_and_stops(
     tmp_path: Path, model: FakeLanguageModel, postgres: Server
 ) -> None:
-    shared = {"DATABASE_URL": postgres.empty(), "MCP_ENCRYPTION_KEY": KEY}
+    shared = {"DATABASE_URL": postgres.fresh(), "MCP_ENCRYPTION_KEY": KEY}
     async with a_company(tmp_path, model, NOTES, **shared) as company:
         slack = company.slack
         async with company.bot("--only", "slack") as front:

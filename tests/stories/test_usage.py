@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.fakes.llm import FakeLanguageModel, Say
+from tests.fakes.llm import Cut, FakeLanguageModel, Say
 from tests.fakes.llm_script import Tokens
 from tests.stories.workplace import Workplace
 
@@ -48,12 +48,37 @@ async def test_questions_are_counted_shown_in_tokens_and_money_and_refused_past_
         # What was counted is on disk, and a program reads it.
         said = place.countersign("usage", "all", "--by", "model", "--json")
         assert said.code == 0, said.err
-        (row,) = json.loads(said.out)["rows"]
+        (row,), data = json.loads(said.out)["rows"], json.loads(said.out)["data"]
         assert list(row.values()) == ["openai:test-model", "2", "2,000", "800", "400", "0.5280 EUR"]
+        total = {
+            "requests": 2,
+            "inputTokens": 2_000,
+            "cachedTokens": 800,
+            "cacheWrites": 0,
+            "outputTokens": 400,
+            "reasoningTokens": 0,
+            "costs": {"EUR": 0.528},
+            "unpriced": 0,
+            "estimated": 0,
+        }
+        assert (data["by"], data["total"], data["limits"]) == ("model", total, [])
+        assert data["sums"] == [{"name": "openai:test-model", **total}]
         past = place.chat("-m", "hello")
         assert past.code == 1
         assert "your limit for today is used up" in past.err
         assert len(model.requests) == 2
+
+
+def test_a_reply_that_broke_off_is_counted_as_far_as_it_came(tmp_path: Path) -> None:
+    half, whole = (Say(text, tokens=Tokens(1_000, 200)) for text in ("Half an answer", "Fine, thank you."))
+    with FakeLanguageModel("anthropic", Cut(half), whole) as model:
+        place = Workplace(tmp_path, {}, model=model)
+        assert place.chat("-m", "hello").code == 0
+        said = json.loads(place.countersign("usage", "all", "--json").out)
+    total = said["data"]["total"]
+    assert (total["requests"], total["estimated"], total["inputTokens"]) == (2, 1, 2_000)
+    assert 200 < total["outputTokens"] < 210
+    assert "~2,2" in said["text"]
 
 
 def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) -> None:

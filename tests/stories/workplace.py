@@ -22,6 +22,7 @@ from tests.fakes import AUTHORITY
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.programs import Program, python
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
+from tests.migrated import copied
 
 PROJECT = Path(__file__).parents[2]
 CHAT = ("bot", "chat")
@@ -44,7 +45,7 @@ class Outcome:
 
 
 class Workplace:
-    """A folder, and the program run in it.
+    """A folder, and the program run in it. Its database is there already, unless the environment names another.
 
     `servers` are the entries of the servers' file; None means the bundled servers with the bundled policies.
     `model` is the service to talk to; None means the demo model. `policy` is the policy file's text.
@@ -72,6 +73,8 @@ class Workplace:
             **(_settings(model) if model else {"BOT_MODEL": "demo"}),
             **environment,
         }
+        if "DATABASE_URL" not in environment:
+            copied(self.data / "countersign.db")
 
     def _write_config(self, servers: Mapping[str, Any] | None, policy: str) -> None:
         config = self.folder / "config"

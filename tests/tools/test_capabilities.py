@@ -198,7 +198,7 @@ async def test_a_server_that_is_silent_about_resources_does_not_hold_up_the_end(
     endpoint.on["resources/list"] = Silence()
     async with started(remote("s", endpoint.url)) as box:
         await until(lambda: "resources/list" in endpoint.methods())
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(10):
             await box.close()
 
 

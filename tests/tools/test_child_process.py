@@ -55,7 +55,7 @@ async def test_whoever_tells_a_process_that_does_not_read_waits_until_it_is_clos
     async with python(NEVER_READS) as (incoming, outgoing):
         await incoming.receive()
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(1):
                 await tell_for_ever(outgoing)
         waits = asyncio.create_task(outgoing.send(NOTE))
         await asyncio.sleep(0)

@@ -161,11 +161,11 @@ async def test_a_hanging_server_does_not_delay_the_others() -> None:
 
 
 async def test_an_offer_waits_for_the_first_connection_and_not_longer_than_it_may() -> None:
-    async with started(raw("hung", script={"probe": "silence"}), raw("good", script=PID), first_wait=1.0) as box:
+    async with started(raw("hung", script={"probe": "silence"}), raw("good", script=PID), first_wait=5.0) as box:
         offer = await box.offer()
         assert [tool.name for tool in offer.tools] == ["good__pid"]
         assert offer.absent == ("Server hung is still connecting. Fix: ask again in a moment.",)
-        async with asyncio.timeout(0.2):
+        async with asyncio.timeout(4.5):
             assert await box.offer() == offer
 
 
@@ -279,13 +279,13 @@ async def test_a_malformed_tool_and_a_second_one_of_a_name_do_not_hide_the_other
 async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
     """Each of the children outlives the end of its input, which costs two seconds before it is killed."""
     pids = tmp_path / "pids"
-    configs = [raw(f"s{n}", script={**PID, "deaf": True, "pids": str(pids)}) for n in range(3)]
+    configs = [raw(f"s{n}", script={**PID, "deaf": True, "pids": str(pids)}) for n in range(5)]
     box = McpToolbox(entries(*configs), pacing=FAST)
     await box.start()
     await box.offer()
     children = [int(line) for line in pids.read_text().splitlines()]
-    assert len(children) == 3
-    async with asyncio.timeout(4):
+    assert len(children) == 5
+    async with asyncio.timeout(9):
         await box.close()
     assert not any(map(alive, children))
     assert {state.status for state in box.servers()} == {ServerStatus.DISCONNECTED}
@@ -297,7 +297,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_still_connecting(tmp_p
     await box.start()
     await until(pids.exists)
     offering = asyncio.create_task(box.offer())
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         await box.close()
         assert "closed" in (await offering).absent[0]
     assert not alive(int(pids.read_text()))

@@ -198,8 +198,8 @@ def silence(seconds: float, attempt: Attempt) -> Silence:
 
 
 async def test_an_answer_that_breaks_off_is_not_waited_for_any_longer() -> None:
-    limit = silence(0.05, Attempt())
-    coming = chunks(0.0, 9.0)
+    limit = silence(0.5, Attempt())
+    coming = chunks(0.0, 99.0)
     assert await limit.next(coming) == b"x"
     with pytest.raises(httpx2.ReadTimeout):
         await limit.next(coming)
@@ -207,8 +207,8 @@ async def test_an_answer_that_breaks_off_is_not_waited_for_any_longer() -> None:
 
 async def test_an_answer_may_pause_for_as_long_as_a_person_is_asked() -> None:
     attempt = Attempt()
-    limit = silence(0.05, attempt)
-    coming = chunks(0.2, 0.0)
+    limit = silence(0.5, attempt)
+    coming = chunks(0.8, 0.0)
     with attempt.asking():
         assert await limit.next(coming) == b"x"
     assert await limit.next(coming) == b"x"
@@ -217,8 +217,8 @@ async def test_an_answer_may_pause_for_as_long_as_a_person_is_asked() -> None:
 
 async def test_after_that_the_answer_has_its_whole_time_again() -> None:
     attempt = Attempt()
-    limit = silence(0.2, attempt)
+    limit = silence(1.0, attempt)
     with attempt.asking():
-        waiting = asyncio.create_task(limit.next(chunks(0.3)))
-        await asyncio.wait({waiting}, timeout=0.25)
+        waiting = asyncio.create_task(limit.next(chunks(1.5)))
+        await asyncio.wait({waiting}, timeout=1.2)
     assert await waiting == b"x"

@@ -184,7 +184,7 @@ async def test_following_waits_for_nobody(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with started(raw(script={"probe": "silence", "pids": str(pids)})) as box:
         await until(pids.exists)
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(10):
             for n in range(20):
                 await box.follow(entries(raw(script={"probe": "silence", "pids": str(pids)}, connect_timeout=20.0 + n)))
         await box.follow([])
@@ -398,7 +398,7 @@ async def test_an_offer_does_not_wait_for_a_server_whose_tools_are_known() -> No
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
         async with started(ServerEntry(remote("s", endpoint.url), synced=KNOWN), first_wait=60.0) as box:
             await until(lambda: status(box) is ServerStatus.CONNECTING)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(15):
                 assert await offered(box) == ["s__t"]
 
 

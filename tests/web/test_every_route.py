@@ -97,3 +97,37 @@ async def test_no_route_of_a_workspace_is_there_for_a_token_of_another(api: Api,
         answer = await api.request(route.method, route.address(HOME), token=token, json={})
         assert answer.status_code in (403, 404), (route, answer.text)
         assert answer.json()["error"]["code"] in ("other_workspace", "not_found"), (route, answer.text)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "meant"),
+    [
+        ("POST", "/api/responses", "POST /api/responses/stream"),
+        ("POST", "/responses/stream", "POST /api/responses/stream"),
+        ("GET", "/api/usage/", "GET /api/usage"),
+        ("HEAD", "/api/Usage", ""),
+        ("GET", "/api/response/s3cret-thing/stream", "GET /api/responses/{responseId}/stream"),
+        ("POST", "/api/usages", "GET /api/usage"),
+        ("GET", "/wp-login.php", ""),
+        ("GET", "/" + "s3cret-thing/" * 1_000, ""),
+    ],
+)
+async def test_whoever_has_a_token_and_mistypes_an_address_is_told_the_nearest(
+    api: Api, method: str, path: str, meant: str
+) -> None:
+    answer = await api.request(method, path)
+    assert answer.status_code == 404
+    assert "s3cret" not in answer.text
+    if method != "HEAD":
+        fix = answer.json()["error"]["fix"]
+        assert fix.removeprefix("did you mean ").rstrip("?").split(", ")[0] == meant
+        assert fix.count(",") <= 2
+    stranger = await api.request(method, path, token=None)
+    assert stranger.status_code == 401
+    assert "did you mean" not in stranger.text
+
+
+async def test_a_wrong_method_is_told_those_that_there_are(api: Api) -> None:
+    answer = await api.request("DELETE", "/api/usage")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert answer.json()["error"]["fix"] == "use one of GET, HEAD, OPTIONS"

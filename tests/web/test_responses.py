@@ -82,6 +82,7 @@ async def test_tool_calls_are_told_as_they_go_and_what_waits_with_everything_tha
         approved = await api.post(f"/api/responses/approval/{wanted['approvalRequestId']}", json={"approved": True})
         assert (approved.status_code, approved.json()["outcome"]) == (200, "approved")
         seen = await stream.ended()
+    assert "CREATED" not in [each.data["status"] for each in seen if each.name == "conversation_status"]
     calls = [(each.data["name"], each.data["status"]) for each in seen if each.name == "tool_call_update"]
     assert calls[-1] == ("write", "COMPLETED")
     assert ("look", "COMPLETED") in calls

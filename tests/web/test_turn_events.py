@@ -122,6 +122,27 @@ def test_a_place_in_the_queue_is_told_as_it_changes() -> None:
     ]
 
 
+def test_a_response_that_has_begun_is_never_told_to_be_only_created_again() -> None:
+    tells, approved = teller(), dataclasses.replace(ASKED, decided_by="Ben")
+    queued = [
+        view(status=TurnStatus.QUEUED),
+        view(streaming="I wri"),
+        view(status=TurnStatus.QUEUED),  # its process has died
+        view(REPLY, write(StepStatus.AWAITING, ASKED), status=TurnStatus.WAITING),
+        view(REPLY, write(StepStatus.READY, approved), status=TurnStatus.QUEUED),
+        view(REPLY, write(StepStatus.DONE, approved)),
+    ]
+    events = [each for now in queued for each in tells.tell(now) if each.name in ("init", "conversation_status")]
+    assert [(each.data["status"], each.data["waitingForApproval"]) for each in events] == [
+        ("CREATED", False),
+        ("STREAMING", False),
+        ("STREAMING", True),
+        ("STREAMING", False),
+    ]
+    late = next(teller().tell(queued[4]))
+    assert (late.name, late.data["status"]) == ("init", "STREAMING")
+
+
 def test_what_a_server_asks_is_told_as_it_comes_and_as_it_ends() -> None:
     tells = teller()
     first, second, third = (a_form(name) for name in ("e1", "e2", "e3"))

@@ -56,6 +56,7 @@ async def test_a_token_sees_what_it_took_itself_and_how_much_is_left(api: Api) -
         "reasoningTokens": 0,
         "costs": {"EUR": 0.006},
         "unpriced": 0,
+        "estimated": 0,
     }
     assert found["total"] == total
     assert (found["by"], found["sums"]) == ("model", [{**total, "name": "scripted"}])

@@ -20,6 +20,8 @@ from bot.ports import Commands
 from bot.rendering.plain import one_line
 
 LEFT = "Nothing was changed."
+LONGEST_NEWS = 300
+"""Characters of what a command says while it is under way; the page shows what fits into the window."""
 
 
 class Errands:
@@ -79,7 +81,7 @@ class Errands:
         last: Reply | Form | None = None
         async for last in commands.handle(asked):
             if isinstance(last, Reply):
-                self._page.busy = one_line(unmarked(last.text), 60) or "Working…"
+                self._page.busy = one_line(unmarked(last.text), LONGEST_NEWS) or "Working…"
         self._page.busy = ""
         return last
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from bot.domain.turns import TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.console.lines import clipped, outside, remark
+from bot.platforms.console.lines import cells, clipped, outside, remark
 from bot.platforms.console.look import Look
 from bot.platforms.console.screen import Screen
 from bot.platforms.console.transcript import Kind, Piece, Transcript
@@ -19,6 +19,8 @@ from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import Mark
 
 SLOW_SECONDS = 3
+LEAST_NEWS = 30
+"""Columns of what is going on, before there is room for what can be done about it."""
 
 
 class Page:
@@ -140,8 +142,12 @@ class Page:
         words = "Stopping…" if self.stopping else self._news()
         if not words:
             return ""
-        told = self._look.own("  ".join(part for part in (outside(one_line(words, 60)), self._way_out()) if part))
-        return f"  {self._look.spinner(self._tick)} {self._look.dim(clipped(told, width - 4, self._look))}"
+        # One line, however long the words are: what can be done stands behind as much of them as fits before it.
+        room, way_out = width - 4, self._look.own(self._way_out())
+        told = self._look.own(outside(one_line(words, width)))
+        if way_out:
+            told = f"{clipped(told, max(room - cells(way_out) - 2, LEAST_NEWS), self._look)}  {way_out}"
+        return f"  {self._look.spinner(self._tick)} {self._look.dim(clipped(told, room, self._look))}"
 
     def _news(self) -> str:
         """What the oldest turn that moves says of itself; text that is being written speaks for itself."""

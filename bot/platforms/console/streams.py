@@ -9,7 +9,7 @@ import json
 from typing import TextIO
 
 from bot.domain.turns import ModelStep, TurnStatus
-from bot.domain.views import TRYING_AGAIN, TurnView
+from bot.domain.views import TurnView
 from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
 from bot.platforms.console.lines import card_text, inquiry_text, outside, tool_text
 from bot.platforms.console.look import Look
@@ -62,7 +62,7 @@ class Margin:
 
     def pause(self, view: TurnView) -> None:
         """Write that the model is asked again, and when: each time, since nothing moves here meanwhile."""
-        if view.activity != self._activity and view.activity.startswith(TRYING_AGAIN):
+        if view.activity != self._activity and view.pause is not None:
             self.line(f"  {self._look.dim(outside(view.activity))}")
         self._activity = view.activity
 

@@ -135,6 +135,8 @@ usage = sa.Table(
     # In micro-units of the currency; null where the model had no price that day.
     sa.Column("cost", sa.BigInteger),
     sa.Column("currency", sa.Text, nullable=False, server_default=""),
+    # Its reply is under way or broke off: what its service has not said is estimated.
+    sa.Column("estimated", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 sa.Index("usage_person", usage.c.person, usage.c.at)
 sa.Index("usage_channel", usage.c.channel, usage.c.at)

@@ -104,6 +104,9 @@ class CommandAnswer(Sent):
     facts: list[tuple[str, str]] = Field(default_factory=list, description="The details in order, doubles and all.")
     actions: list[ActionAnswer] = Field(default_factory=list)
     page: PageAnswer | None = None
+    data: dict[str, Any] | None = Field(
+        default=None, description="What the reply says, for programs; of `usage` in the shape of `GET /api/usage`."
+    )
     document: DocumentAnswer | None = None
     turn: TurnAnswer | None = None
     form: str | None = Field(default=None, description="The id of a form: `POST /api/commands/forms` takes it back.")
@@ -179,6 +182,7 @@ def _written(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAnswer:
                 facts=list(answer.details),
                 actions=[_action(each) for each in answer.actions],
                 page=_page(answer.page),
+                data=plain["data"],
                 document=None
                 if document is None
                 else DocumentAnswer(name=document.name, mime_type=document.mime_type, text=document.text),

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from bot.commands.moments import MOMENT, read_moment
+from bot.commands.usage_figures import figures
 from bot.domain.callers import Caller, Role
 from bot.domain.servers import EVERYWHERE
-from bot.domain.usage import MICRO, Balance, Every, Spender, Spent, SpentBy, Unit, UsageQuery
+from bot.domain.usage import Every, Spender, SpentBy, Unit, UsageQuery
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
 from bot.web.routes import api_router
 from bot.web.turns.addresses import place
-from bot.web.wire import Sent, moment
+from bot.web.wire import Sent
 
 
 class Of(StrEnum):
@@ -41,6 +42,9 @@ class Sum(Sent):
     reasoning_tokens: int
     costs: dict[str, float] = Field(description="By currency, at the prices of the day.")
     unpriced: int = Field(description="How many of the requests had no price: `costs` does not count them.")
+    estimated: int = Field(
+        description="How many of the requests broke off or are under way: not all of it is counted by their services."
+    )
 
 
 class NamedSum(Sum):
@@ -71,9 +75,6 @@ class UsageShape(Sent):
     limits: list[LimitShape]
 
 
-MOST_NAMES = 1_000
-
-
 def routes(parts: WebParts) -> APIRouter:
     """One route."""
     router = api_router(tags=["usage"])
@@ -93,13 +94,7 @@ def routes(parts: WebParts) -> APIRouter:
         found = await usage.by(query, by)
         spender = Spender.of(caller.author, place(caller, workspace, "-"))
         limits = await parts.command_parts.balances(spender) if of is Of.ME else ()
-        return UsageShape(
-            since=moment(query.since),
-            by=by,
-            total=Sum(**_sum(total)),
-            sums=[NamedSum(name=name, **_sum(spent)) for name, spent in found[:MOST_NAMES]],
-            limits=[_limit(each) for each in limits],
-        )
+        return UsageShape.model_validate(figures(query.since, by, total, found, limits))
 
     return router
 
@@ -127,31 +122,3 @@ def _query(caller: Caller, of: Of, workspace: str, since: float) -> UsageQuery:
             raise Problem(
                 403, "forbidden", "This token may see only what it used itself.", "leave `of` out, or use another token"
             )
-
-
-def _sum(spent: Spent) -> dict[str, Any]:
-    usage = spent.usage
-    return {
-        "requests": spent.requests,
-        "input_tokens": usage.input_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "cache_writes": usage.cache_writes,
-        "output_tokens": usage.output_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "costs": {currency: cost / MICRO for currency, cost in spent.costs.items()},
-        "unpriced": spent.unpriced,
-    }
-
-
-def _limit(balance: Balance) -> LimitShape:
-    limit = balance.limit
-    scale = MICRO if limit.unit is Unit.MONEY else 1
-    return LimitShape(
-        per=limit.per,
-        every=limit.every,
-        unit=limit.unit,
-        used=balance.used / scale,
-        most=limit.most / scale,
-        currency=balance.currency if limit.unit is Unit.MONEY else "",
-        resets_at=moment(balance.resets_at),
-    )

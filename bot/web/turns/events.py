@@ -35,6 +35,7 @@ from bot.web.turns.shapes import (
     tool_call_shape,
     waits_for_answer,
     waits_for_approval,
+    waits_its_turn,
 )
 
 EVENTS = (
@@ -54,6 +55,8 @@ _ENDS = {
     TurnStatus.FAILED: "f",
 }
 _FAILURE_TOLD = "e"
+_QUEUED = "q"
+"""A turn of which nothing has come, with how many come before it."""
 _WHOLE = "m"
 """A reply of which everything was told."""
 _AWAITING, _ASKED = "w", "a"
@@ -111,10 +114,15 @@ class Teller:
         if view.turn.status.ended:
             yield from self._end(view)
             return
-        if self.cursor.state != _state(view):
+        if self.cursor.state != _state(view) and not (waits_its_turn(view) and self._has_begun):
             yield self._event("conversation_status", self._whole(view), state=_state(view))
         if view.streaming:
             yield from self._piece(view)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether it was told that the turn has begun: one whose process has died since begins again, unnoticed."""
+        return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
 
     def _event(self, name: str, data: Mapping[str, Any], **told: Any) -> StreamEvent:
         self.cursor = replace(self.cursor, **told)
@@ -125,7 +133,7 @@ class Teller:
         return {
             "responseId": view.turn.id,
             "conversationId": self.conversation,
-            "status": status_of(view.turn),
+            "status": status_of(view),
             "waitingForApproval": waits_for_approval(view),
             "waitingForAnswer": waits_for_answer(view),
             "ahead": view.ahead,
@@ -217,8 +225,8 @@ def _state(view: TurnView, *, opening: bool = False) -> str:
     """A word for how a turn stands. `init` says it too, except of a turn that has ended: its end is told behind what
     has led to it.
     """
-    if view.turn.status is TurnStatus.QUEUED:
-        return f"q{view.ahead}"
+    if waits_its_turn(view):
+        return f"{_QUEUED}{view.ahead}"
     if view.turn.status.ended:
         return "i" if opening else _ENDS[view.turn.status]
     match waits_for_approval(view), waits_for_answer(view):

@@ -177,9 +177,18 @@ _CALLS = {
 }
 
 
-def status_of(turn: Turn) -> ConversationStatus:
+def status_of(view: TurnView) -> ConversationStatus:
     """How a response stands."""
-    return _TURNS[turn.status]
+    if view.turn.status is TurnStatus.QUEUED and not waits_its_turn(view):
+        return ConversationStatus.STREAMING
+    return _TURNS[view.turn.status]
+
+
+def waits_its_turn(view: TurnView) -> bool:
+    """Whether nothing has come of a response yet. One that goes on after a signature or an answer is in the queue for a
+    moment, too, and has begun long since.
+    """
+    return view.turn.status is TurnStatus.QUEUED and not view.steps
 
 
 def is_waiting(view: TurnView) -> bool:
@@ -322,7 +331,7 @@ def response_shape(view: TurnView, conversation: str, who: SignedBy, reader: str
     return ResponseShape(
         response_id=view.turn.id,
         conversation_id=conversation,
-        status=status_of(view.turn),
+        status=status_of(view),
         waiting_for_approval=waits_for_approval(view),
         waiting_for_answer=waits_for_answer(view),
         ahead=view.ahead,

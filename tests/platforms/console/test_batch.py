@@ -17,7 +17,7 @@ from bot.domain.approvals import NotAllowed, Verdict
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TRYING_AGAIN, TurnView
+from bot.domain.views import TRYING_AGAIN, Pause, TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.clerk import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, piped
@@ -133,6 +133,25 @@ async def test_each_time_the_model_is_asked_again_is_told_on_standard_error() ->
     async with process("go", {"go": waits}) as running:
         assert await running.code() == 0
         assert (running.out, running.err) == ("There it is.\n", f"  {again}\n" * 2)
+
+
+async def test_each_time_the_model_is_asked_again_is_an_event() -> None:
+    pauses = [
+        Pause(20, "The service is overloaded (529).\nSorry."),
+        Pause(2, "It is away. Trying again in 5 s. helps."),
+    ]
+
+    async def waits(turn: ScriptedTurn) -> None:
+        for activity in ("Thinking", pauses[0], pauses[0], "Thinking", pauses[0], "Thinking", pauses[1], TRYING_AGAIN):
+            await turn.show(activity=str(activity))
+        await turn.end("There it is.")
+
+    async with process("go", {"go": waits}, json=True) as running:
+        assert await running.code() == 0
+        assert [event for event in running.events if event["event"] == "model_paused"] == [
+            {"event": "model_paused", "turn": "t1", "seconds": pause.seconds, "reason": pause.reason}
+            for pause in (pauses[0], *pauses)
+        ]
 
 
 async def test_a_failed_turn_is_exit_code_1_and_its_reason() -> None:

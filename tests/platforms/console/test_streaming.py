@@ -146,6 +146,47 @@ async def test_the_seconds_are_shown_once_it_takes_long() -> None:
         await chat.terminal.prompts()
 
 
+WHY = "Trying again in 20 s. The model service at 127.0.0.1:8080 is overloaded (529): 日本語 " + "and more " * 40
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (
+            150,
+            " Trying again in 20 s. The model service at 127.0.0.1:8080 is overloaded (529): 日本語 and more and more",
+        ),
+        (80, " Trying again in 20 s. The model service at 127.0.0"),
+        (40, " Trying again in 20 s. The"),
+        (24, " Trying again in 20"),
+    ],
+)
+async def test_why_nothing_moves_is_told_on_one_line_as_far_as_the_window_is_wide(columns: int, shown: str) -> None:
+    waiting = asyncio.Event()
+    now = 0.0
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.show(activity=WHY)
+        await waiting.wait()
+        await turn.end("Done.")
+
+    async with chatting({"go": script}, size=(columns, 24), clock=lambda: now) as chat:
+        await chat.type("go")
+        await chat.terminal.shows(shown)
+        now = 75.0
+        way_out = "  75 s · Ctrl-C stops"
+        await chat.terminal.until(
+            lambda: columns < 60 or way_out in chat.terminal.text, "what can be done, where there is room"
+        )
+        await chat.terminal.shows(shown)
+        about = [line for line in chat.terminal.lines if "Trying" in line or "more" in line]
+        assert len(about) == 1
+        waiting.set()
+        await chat.terminal.shows("Done.")
+        await chat.terminal.prompts()
+        assert "Trying" not in chat.terminal.text
+
+
 @pytest.mark.parametrize("width", [24, 80])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_block_by_block_an_answer_looks_as_it_does_in_one_piece(width: int, unicode: bool) -> None:

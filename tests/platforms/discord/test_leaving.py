@@ -17,7 +17,7 @@ from tests.platforms.discord.test_presses import drawn, named
 from tests.platforms.discord.workplace import a_workplace
 from tests.rendering.turns import a_step, a_view, an_approval
 
-QUICKLY = 2.0
+QUICKLY = 10.0
 
 
 @pytest.fixture(autouse=True)

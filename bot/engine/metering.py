@@ -1,0 +1,176 @@
+"""What requests to models have taken, from the moment a reply begins: services charge for replies that break off, too.
+
+Called by whoever asks a model. A reply that is whole is counted with its row; everything else is counted from here:
+replies that broke off and summaries at once, and replies under way every few seconds, so that they are counted even if
+this process is killed. Each request is counted once, under its own id, however often that is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from bot.domain.completions import CallDelta, Completion, Counted, ModelEvent, ReasoningDelta, TextDelta, Usage
+from bot.domain.turns import Claim
+from bot.domain.usage import UsageKind, Use
+from bot.engine.estimates import Estimates, of_text
+from bot.errors import DatabaseUnavailable
+from bot.ports import TurnLog
+
+log = logging.getLogger(__name__)
+
+NOTE_SECONDS = 4.0
+"""A killed process has written down replies up to so long before it died."""
+SETTLE_SECONDS = 2.0
+"""How long a turn waits until what broke off is written down. It is written later where the database is away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a model is asked for, for which step. `size` is the request's, as an estimate; of several models that stand
+    in for one another, another one than `model` may answer.
+    """
+
+    n: int
+    kind: UsageKind
+    model: str
+    size: float
+
+
+class Attempt:
+    """One request to a model, from the moment it is sent."""
+
+    def __init__(self, claim: Claim, asked: Asked, estimates: Estimates) -> None:
+        self.id = uuid.uuid4().hex
+        self.claim = claim
+        self.over = False
+        """Nothing more comes, and nobody else will write it down."""
+        self._asked = asked
+        self._model = asked.model
+        self._estimates = estimates
+        self._begun = False
+        self._counted = Usage()
+        self._since: list[str] = []
+        """What was written since the service has counted."""
+        self._whole: Usage | None = None
+
+    def take(self, event: ModelEvent) -> None:
+        """Another event of the reply: most are more of its text."""
+        if isinstance(event, TextDelta):
+            self._since.append(event.text)
+            return
+        self._begun = True
+        match event:
+            case ReasoningDelta(text) | CallDelta(text):
+                self._since.append(text)
+            case Counted(usage, model):
+                self._counted, self._model = usage, model or self._model
+                self._since.clear()
+            case Completion():
+                self._whole, self._model = event.usage, event.model or self._model
+
+    @property
+    def use(self) -> Use | None:
+        """What it has taken until now; None as long as no reply has begun, which costs nothing."""
+        if not (self._begun or self._since):
+            return None
+        usage = self._estimated() if self._whole is None else self._whole
+        return Use(self.id, self._asked.n, self._asked.kind, self._model, usage, estimated=self._whole is None)
+
+    def _estimated(self) -> Usage:
+        """What the service has counted, and estimates of all that it has not."""
+        counted = self._counted
+        written = self._estimates.tokens(self._model, of_text("".join(self._since)))
+        return Usage(
+            counted.input_tokens or self._estimates.tokens(self._model, self._asked.size),
+            counted.output_tokens + written,
+            counted.cached_tokens,
+            counted.cache_writes,
+            counted.reasoning_tokens,
+        )
+
+
+class Meters:
+    """All requests of this process that are not yet on disk for good."""
+
+    def __init__(self, turn_log: TurnLog, estimates: Estimates, pause: Callable[[float], Awaitable[None]]) -> None:
+        self._log = turn_log
+        self._estimates = estimates
+        self._pause = pause
+        self._open: dict[str, Attempt] = {}
+
+    def begin(self, claim: Claim, asked: Asked) -> Attempt:
+        """A request is sent now."""
+        attempt = Attempt(claim, asked, self._estimates)
+        self._open[attempt.id] = attempt
+        return attempt
+
+    def forget(self, attempts: Sequence[Attempt]) -> None:
+        """These are on disk."""
+        for attempt in attempts:
+            self._open.pop(attempt.id, None)
+
+    async def write(self, attempts: Sequence[Attempt]) -> None:
+        """Count what these have taken until now; those that are over are on disk with that. Raises DatabaseError."""
+        over = [attempt for attempt in attempts if attempt.over]
+        if uses := [(attempt.claim, use) for attempt in attempts if (use := attempt.use) is not None]:
+            await self._log.charge(uses)
+        self.forget(over)
+
+    async def run(self) -> None:
+        """Count every few seconds what is under way, and what could not be written before, until cancelled."""
+        while True:
+            await self._pause(NOTE_SECONDS)
+            attempts = list(self._open.values())
+            try:
+                await self.write(attempts)
+            except DatabaseUnavailable:
+                pass  # the database itself says once that it is away
+            except Exception:  # what cannot be written must not keep the engine from its work, nor be tried for ever
+                log.exception("what models were asked could not be counted")
+                self.forget([attempt for attempt in attempts if attempt.over])
+
+
+class Meter:
+    """The requests of one turn, one after the other."""
+
+    def __init__(self, claim: Claim, meters: Meters) -> None:
+        self._claim = claim
+        self._meters = meters
+        self._attempts: list[Attempt] = []
+
+    @property
+    def use_id(self) -> str:
+        """What the last request is counted under."""
+        return self._attempts[-1].id
+
+    async def begin(self, asked: Asked) -> Attempt:
+        """Another request is sent. What broke off before is counted first."""
+        await self.settle()
+        attempt = self._meters.begin(self._claim, asked)
+        self._attempts.append(attempt)
+        return attempt
+
+    def recorded(self) -> None:
+        """The last reply is on disk, and counted with that."""
+        self._meters.forget(self._attempts)
+        self._attempts.clear()
+
+    async def settle(self) -> None:
+        """Count what is not counted yet. Nothing more comes of it."""
+        if not self._attempts:
+            return
+        attempts = [*self._attempts]
+        self._attempts.clear()
+        for attempt in attempts:
+            attempt.over = True
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._meters.write(attempts)
+        except (DatabaseUnavailable, TimeoutError):
+            log.warning("what a model was asked is counted later: the database is away")
+        except Exception:  # the turn ends as it would without
+            log.exception("what a model was asked could not be counted at once")

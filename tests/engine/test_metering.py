@@ -1,0 +1,386 @@
+"""What replies have taken that nobody could wait for: cut off, stopped, given back, or lost with their process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from bot.domain.completions import (
+    CallDelta,
+    Capabilities,
+    Completion,
+    Counted,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from bot.domain.measurements import unobserved
+from bot.domain.messages import assistant
+from bot.domain.turns import Claim, TurnStatus
+from bot.domain.usage import Every, Limit, Per, Spent, SpentBy, Unit, UsageQuery, Use
+from bot.domain.views import TurnView
+from bot.engine.asking import ATTEMPTS
+from bot.engine.engine import Engine
+from bot.engine.estimates import of_text
+from bot.engine.memory import Memory
+from bot.engine.metering import NOTE_SECONDS
+from bot.engine.spending import Spending
+from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
+from bot.llm.chain import ModelChain
+from bot.llm.measured import MeasuredModel
+from bot.ports import LanguageModel
+from bot.storage.turn_log import SqlTurnLog
+from bot.storage.usage_store import SqlUsageStore
+from tests.engine.conftest import House
+from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, until
+
+REAL = Usage(1_000, 200, 400, 100, 50)
+ANSWER = Completion(assistant("Done."), StopReason.ANSWERED, REAL, "paid")
+HALF = "A sentence that is never finished, since its connection broke "
+CUT = ModelUnavailable("The reply was cut off before its end.", retry_after=0.1)
+BUSY = ModelUnavailable("It is asked too much.", retry_after=1.0)
+
+
+class Waits:
+    """A reply waits here until the test lets it go on, or nobody wants it any more."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def here(self) -> None:
+        self.reached.set()
+        await self.opened.wait()
+
+
+Reply = Sequence[ModelEvent | Exception | Waits]
+
+
+@dataclass
+class Broken:
+    """Answers with the next of its replies, as far as they go."""
+
+    replies: list[Reply]
+    requests: list[ModelRequest] = field(default_factory=list)
+    capabilities: Capabilities = field(default_factory=Capabilities)
+
+    async def named(self, _name: str) -> Broken:
+        return self
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(request)
+        for each in self.replies.pop(0):
+            match each:
+                case Exception():
+                    raise each
+                case Waits():
+                    await each.here()
+                case _:
+                    yield each
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class Asked:
+    """A house whose model gives these replies, and a question that is on its way."""
+
+    house: House
+    engine: Engine
+    turn_id: str
+
+    async def ended(self) -> TurnView:
+        return await self.house.surface.ended(self.turn_id)
+
+
+def replying(house: House, *replies: Reply) -> Broken:
+    model = Broken(list(replies))
+    house.model = cast("ScriptedModel", model)
+    return model
+
+
+async def unnoted(seconds: float) -> None:
+    """Never is it time to note what is under way."""
+    await (asyncio.sleep(min(seconds, 0.01)) if seconds < NOTE_SECONDS else asyncio.Event().wait())
+
+
+@asynccontextmanager
+async def asked(house: House, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
+    replying(house, *replies)
+    engine = house.engine(pause=unnoted, **changes)
+    async with running(engine):
+        yield Asked(house, engine, (await engine.receive(message("hi"))).turn_id)
+
+
+@asynccontextmanager
+async def noted(house: House, *replies: Reply) -> AsyncIterator[Asked]:
+    """The same where time passes quickly."""
+    replying(house, *replies)
+    engine = house.engine()
+    async with running(engine):
+        yield Asked(house, engine, (await engine.receive(message("hi"))).turn_id)
+
+
+async def spent(house: House) -> Spent:
+    (found,) = await SqlUsageStore(house.database).sums([UsageQuery(0)])
+    return found
+
+
+async def by_model(house: House) -> dict[str, Spent]:
+    return dict(await SqlUsageStore(house.database).by(UsageQuery(0), SpentBy.MODEL))
+
+
+async def counted(house: House, requests: int) -> Spent:
+    """What was spent, once so many requests are counted."""
+    async with asyncio.timeout(10):
+        while (found := await spent(house)).requests < requests:
+            await asyncio.sleep(0.005)
+    return found
+
+
+# Cut off
+
+
+async def test_a_reply_that_was_cut_off_and_repeated_counts_beside_the_one_that_came(house: House) -> None:
+    async with asked(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+    found = await spent(house)
+    assert (found.requests, found.estimated) == (2, 1)
+    assert found.usage.input_tokens > REAL.input_tokens + of_text("hi")
+    assert found.usage.output_tokens == REAL.output_tokens + round(of_text(HALF))
+
+
+async def test_thoughts_and_arguments_that_nobody_saw_were_written_all_the_same(house: House) -> None:
+    async with asked(house, [ReasoningDelta(HALF), CallDelta(HALF), CUT], [ANSWER]) as question:
+        await question.ended()
+    assert (await spent(house)).usage.output_tokens == REAL.output_tokens + round(of_text(HALF * 2))
+
+
+async def test_what_the_service_has_counted_is_taken_and_only_the_rest_estimated(house: House) -> None:
+    said = Counted(Usage(5_000, 30, 4_000, 500, 20), "paid")
+    async with asked(house, [TextDelta("Before that. "), said, TextDelta(HALF), CUT], [ANSWER]) as question:
+        await question.ended()
+    found = await by_model(house)
+    assert found["paid"].usage == Usage(6_000, 230 + round(of_text(HALF)), 4_400, 600, 70)
+    assert found["paid"].estimated == 1
+
+
+async def test_a_reply_that_has_only_begun_has_been_read_for(house: House) -> None:
+    async with asked(house, [Counted(Usage(5_000, 1), "paid"), CUT], [ANSWER]) as question:
+        await question.ended()
+    assert (await by_model(house))["paid"].usage.input_tokens == 6_000
+
+
+async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(house: House) -> None:
+    cut: Reply = [TextDelta(HALF), CUT]
+    async with asked(house, *[cut] * ATTEMPTS) as question:
+        assert (await question.ended()).turn.status is TurnStatus.FAILED
+    found = await spent(house)
+    assert (found.requests, found.estimated) == (ATTEMPTS, ATTEMPTS)
+
+
+@pytest.mark.parametrize("refusal", [BUSY, CUT, ModelRejected("The key is wrong.")])
+async def test_what_was_refused_before_any_reply_costs_nothing(house: House, refusal: Exception) -> None:
+    async with asked(house, *[[refusal]] * ATTEMPTS) as question:
+        assert (await question.ended()).turn.status is TurnStatus.FAILED
+    assert await spent(house) == Spent()
+
+
+# Stopped
+
+
+async def test_a_reply_that_was_stopped_counts_as_far_as_it_came(house: House) -> None:
+    gate = Waits()
+    async with asked(house, [TextDelta(HALF), gate]) as question:
+        await gate.reached.wait()
+        await question.engine.stop(question.turn_id, BEN)
+        assert (await question.ended()).turn.status is TurnStatus.CANCELLED
+        found = await spent(house)
+    assert (found.requests, found.estimated) == (1, 1)
+    assert found.usage.output_tokens == round(of_text(HALF))
+
+
+async def test_a_reply_that_was_stopped_before_it_began_costs_nothing(house: House) -> None:
+    gate = Waits()
+    async with asked(house, [gate]) as question:
+        await gate.reached.wait()
+        await question.engine.stop(question.turn_id, BEN)
+        await question.ended()
+    assert await spent(house) == Spent()
+
+
+async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its_service_has_counted_it(
+    house: House,
+) -> None:
+    gate = Waits()
+
+    class Lingering(Broken):
+        """Is stopped while it lets go of a connection whose reply is complete."""
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+            try:
+                async for event in super().stream(request):
+                    yield event
+            finally:
+                await gate.here()
+
+    house.model = cast("ScriptedModel", Lingering([[TextDelta("Done."), ANSWER]]))
+    engine = house.engine(pause=unnoted)
+    async with running(engine):
+        receipt = await engine.receive(message("hi"))
+        await gate.reached.wait()
+        await engine.stop(receipt.turn_id, BEN)
+        view = await house.surface.ended(receipt.turn_id)
+    assert (view.turn.status, view.steps) == (TurnStatus.CANCELLED, ())
+    assert await spent(house) == Spent(1, REAL, unpriced=1)
+
+
+async def test_a_limit_counts_what_broke_off(house: House) -> None:
+    gate = Waits()
+    limit = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 5_000)
+    spending = Spending([limit], SqlUsageStore(house.database), clock=lambda: house.clock[0])
+    async with asked(house, [Counted(Usage(5_000, 1)), gate], [ANSWER], allow=spending.allow) as question:
+        await gate.reached.wait()
+        await question.engine.stop(question.turn_id, ANA)
+        await question.ended()
+        receipt = await question.engine.receive(message("and now?"))
+        refused = await house.surface.ended(receipt.turn_id)
+    assert "your limit for today is used up, 5,001 of 5,000 tokens" in refused.turn.failure
+
+
+# Lost with their process
+
+
+async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_process_is_killed(house: House) -> None:
+    gate = Waits()
+    async with noted(house, [TextDelta(HALF), gate, ANSWER]) as question:
+        found = await counted(house, 1)
+        assert (found.estimated, found.usage.output_tokens) == (1, round(of_text(HALF)))
+        gate.opened.set()
+        await question.ended()
+        assert await spent(house) == Spent(1, REAL, unpriced=1)
+
+
+async def test_a_reply_of_a_turn_that_is_given_back_counts_and_so_does_the_one_after_it(house: House) -> None:
+    gate = Waits()
+    async with asked(house, [TextDelta(HALF), gate]):
+        await gate.reached.wait()
+    assert (await spent(house)).estimated == 1
+    replying(house, [ANSWER])
+    async with running(house.engine()):
+        await house.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
+    found = await spent(house)
+    assert (found.requests, found.estimated) == (2, 1)
+
+
+class Counting(SqlTurnLog):
+    """Remembers what it was asked to count. `trouble` is what goes wrong first."""
+
+    def __init__(self, house: House, *trouble: Exception) -> None:
+        super().__init__(house.database)
+        self.trouble = list(trouble)
+        self.charged: list[Sequence[tuple[Claim, Use]]] = []
+
+    async def charge(self, uses: Sequence[tuple[Claim, Use]]) -> None:
+        self.charged.append(uses)
+        if self.trouble:
+            raise self.trouble.pop(0)
+        await super().charge(uses)
+
+
+async def test_what_cannot_be_written_at_once_is_written_later(house: House) -> None:
+    log = house.log = Counting(house, *[DatabaseUnavailable("The database is away.")] * 2)
+    gate = Waits()
+    async with noted(house, [TextDelta(HALF), CUT], [gate, ANSWER]) as question:
+        found = await counted(house, 1)
+        assert found.usage.output_tokens == round(of_text(HALF))
+        gate.opened.set()
+        await question.ended()
+        written = len(log.charged)
+        await until(lambda: len(house.pauses) > 500)
+    assert (await spent(house)).requests == 2
+    assert len(log.charged) == written, "it is written no more once it was"
+
+
+async def test_what_cannot_be_written_at_all_keeps_nobody_from_an_answer(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.log = Counting(house, *[DatabaseError("The database failed.")] * 3)
+    async with noted(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+    assert "could not be counted" in caplog.text
+
+
+async def test_a_turn_that_goes_well_writes_nothing_besides(house: House) -> None:
+    log = house.log = Counting(house)
+    async with asked(house, [Counted(), TextDelta("Done."), ANSWER]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+    assert log.charged == []
+    assert await spent(house) == Spent(1, REAL, unpriced=1)
+
+
+# Others in their place
+
+
+def chain(house: House, first: list[Reply], second: list[Reply]) -> None:
+    models: dict[str, LanguageModel] = {"first": Broken(first), "second": Broken(second)}
+    both = ModelChain({name: MeasuredModel(model, name, unobserved) for name, model in models.items()})
+
+    class Named:
+        async def named(self, _name: str) -> ModelChain:
+            return both
+
+    house.model = cast("ScriptedModel", Named())
+
+
+@pytest.mark.parametrize("begun", [TextDelta(HALF), Counted(), CallDelta("{")])
+async def test_each_model_of_several_is_counted_under_its_own_name(house: House, begun: ModelEvent) -> None:
+    chain(house, [[begun, CUT]], [[TextDelta("Done."), ANSWER]])
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+    found = await by_model(house)
+    assert {name: (each.requests, each.estimated) for name, each in found.items()} == {
+        "first": (1, 1),
+        "second": (1, 0),
+    }
+
+
+async def test_of_models_that_refuse_only_the_one_that_began_is_counted(house: House) -> None:
+    chain(house, [[BUSY]] * ATTEMPTS, [[TextDelta(HALF), CUT]] * ATTEMPTS)
+    engine = house.engine()
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+    assert list(await by_model(house)) == ["second"]
+
+
+# Summaries
+
+
+async def test_a_summary_that_broke_off_is_counted_as_one(house: House) -> None:
+    model = ScriptedModel([say(f"a{n} {'word ' * 400}") for n in range(2)])
+    house.model = model
+    engine = house.engine(memory=Memory(tokens=800))
+    async with running(engine):
+        for n in range(2):
+            await house.surface.ended((await engine.receive(message(f"q{n}"))).turn_id)
+    before = await spent(house)
+    replying(house, [TextDelta(HALF), CUT], [ANSWER])
+    engine = house.engine(memory=Memory(tokens=800))
+    async with running(engine):
+        await house.surface.ended((await engine.receive(message("and now?"))).turn_id)
+    found = dict(await SqlUsageStore(house.database).by(UsageQuery(0), SpentBy.KIND))
+    assert before.estimated == 0
+    assert (found["summary"].requests, found["summary"].estimated) == (1, 1)
+    assert found["summary"].usage.output_tokens == round(of_text(HALF))
+    assert found["summary"].usage.input_tokens > 500
+    assert found["reply"].estimated == 0

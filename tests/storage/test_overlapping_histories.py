@@ -1,0 +1,44 @@
+"""A past that is read while it changes, at the same time on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.storage.tables import deliveries, steps
+from tests.contracts.test_histories import ANSWER, CALL, RESULT, WANTS
+from tests.fakes.parts import HALL
+from tests.ledgers import PostgresLedger, running
+from tests.postgres import Server
+from tests.storage.test_overlapping import overlapping
+
+
+@pytest.fixture
+async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[PostgresLedger]:
+    server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield ledger
+    await ledger.close()
+
+
+def change(connection: sa.Connection) -> None:
+    connection.execute(steps.update().values(result=None))
+    connection.execute(deliveries.update().values(wanted=deliveries.c.wanted + 1))
+
+
+@pytest.mark.parametrize("which", [1, 2, 3, 4])
+async def test_a_turn_that_changes_while_it_is_read_is_not_remembered_as_it_was(
+    ledger: PostgresLedger, which: int
+) -> None:
+    claim = await running(ledger)
+    await ledger.log.append(claim, WANTS, [CALL])
+    await ledger.log.end(claim, 2, StepStatus.DONE, RESULT)
+    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    process = ledger.another()
+    await overlapping(ledger, process.history(HALL, 9, 9), "select", ledger.database.run(change), which)
+    (record,) = (await process.history(HALL, 9, 9)).turns
+    assert [step.result for step in record.calls] == [None]
