@@ -23,7 +23,7 @@ from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
 from bot.engine.instructions import Instructions, local_today
 from bot.engine.memory import Memory
-from bot.engine.schedule import Job, retention, usage_retention
+from bot.engine.schedule import Job, retention, tidying, usage_retention
 from bot.errors import CountersignError
 from bot.ports import Surface, TurnLog
 from bot.settings import Settings
@@ -94,6 +94,7 @@ async def opened_house(
         jobs = [
             retention(turn_log, settings.retention_days),
             usage_retention(office.stores.usage, settings.usage_retention_days),
+            tidying(office.stores.quotas),
             daily_head(database),
         ]
         if settings.mcp_sync_interval is not None:

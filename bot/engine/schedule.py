@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bot.errors import DatabaseUnavailable
 from bot.ports import TurnLog
-from bot.stores import UsageStore
+from bot.stores import Quotas, UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -79,3 +79,13 @@ def usage_retention(usage: UsageStore, days: float) -> Job:
             log.info("deleted %d rows of usage that are more than %g days old", deleted, days)
 
     return Job("usage retention", 3600.0, delete)
+
+
+def tidying(quotas: Quotas) -> Job:
+    """Forgets limits that say nothing any more, once an hour: there is one for each channel that was ever written in."""
+
+    async def forget() -> None:
+        while await quotas.forget_idle(BATCH) > 0:
+            pass
+
+    return Job("tidying", 3600.0, forget)

@@ -41,6 +41,10 @@ _hold_off = Insert(
 )
 _look = sa.select(_ahead).where(quotas.c.name == bindparam("quota"))
 
+# One that somebody takes a turn of at this moment is passed over.
+_idle = sa.select(quotas.c.name).where(_due <= now()).limit(bindparam("limit")).with_for_update(skip_locked=True)
+_forget_idle = quotas.delete().where(quotas.c.name.in_(_idle))
+
 
 class SqlQuotas:
     """Quotas by name. A turn that is granted costs one statement."""
@@ -56,6 +60,10 @@ class SqlQuotas:
         """Let nobody have a turn for so long."""
         given = {"quota": name, "seconds": seconds + _earliness(quota)}
         await self._database.run(lambda connection: connection.execute(_hold_off.on(connection), given))
+
+    async def forget_idle(self, limit: int) -> int:
+        """Forget up to `limit` that nobody has to wait for."""
+        return await self._database.run(lambda connection: connection.execute(_forget_idle, {"limit": limit}).rowcount)
 
 
 def _taken(connection: sa.Connection, name: str, quota: Quota, most_wait: float) -> Granted | Refused:

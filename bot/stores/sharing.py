@@ -46,6 +46,11 @@ class Quotas(Protocol):
         Turns that were granted stay granted. Raises DatabaseError.
         """
 
+    async def forget_idle(self, limit: int) -> int:
+        """Forget up to `limit` names that nobody would have to wait for: they say nothing. How many there were. Raises
+        DatabaseError.
+        """
+
 
 class Leases(Protocol):
     """Who alone may do a thing that only one process should do at a time. The database's clock decides."""

@@ -136,3 +136,24 @@ async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres
     finally:
         for process in processes:
             await process.close()
+
+
+async def test_what_nobody_would_wait_for_is_forgotten_and_nothing_else(quotas: Quotas, ledger: Ledger) -> None:
+    await waits(quotas, 1, name="quiet")
+    await waits(quotas, 3, name="idle")
+    ledger.time += 3
+    await waits(quotas, 8, name="busy")
+    await quotas.hold_off("closed", QUOTA, 60)
+    assert await quotas.forget_idle(100) == 1
+    ledger.time += 5
+    assert await quotas.forget_idle(100) == 1
+    assert await quotas.forget_idle(100) == 0
+    assert await waits(quotas, 1, name="busy") == pytest.approx([3])
+    assert await waits(quotas, 1, name="idle") == [0]
+
+
+async def test_so_many_are_forgotten_at_once(quotas: Quotas, ledger: Ledger) -> None:
+    for name in "abc":
+        await waits(quotas, 1, name=name)
+    ledger.time += 60
+    assert [await quotas.forget_idle(2) for _ in range(3)] == [2, 1, 0]
