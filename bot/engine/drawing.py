@@ -67,7 +67,7 @@ class Drawings:
         self._driven: set[str] = set()
         self._refs: dict[str, dict[str, str]] = {}
         self._leased: set[str] = set()
-        self._underway: dict[str, int] = {}
+        self._underway: dict[str, TurnView] = {}
         self._speechless: dict[str, asyncio.Future[None]] = {}
         self._kicked = asyncio.Event()
         self._suspended = False
@@ -131,8 +131,13 @@ class Drawings:
 
     async def _catch_up(self, surface: Surface) -> None:
         for turn_id in await self._log.undrawn(surface.reach, BATCH):
+            underway = self._underway.get(turn_id)
+            if underway is not None and underway.turn.status.ended:
+                continue  # nothing newer is to be read; should there be, it is found behind the next time
             view = await self._read(turn_id)
-            if view is not None and view.revision > self._underway.get(turn_id, -1):
+            # Read before it is looked at again: a drawing may have begun meanwhile.
+            underway = self._underway.get(turn_id)
+            if view is not None and (underway is None or view.revision > underway.revision):
                 self._put_up(view)
 
     async def _read(self, turn_id: str) -> TurnView | None:
@@ -209,7 +214,7 @@ class Drawings:
                 surface = self._surface_for(view)
                 if surface is None:
                     break  # it has moved on
-                self._underway[turn_id] = view.revision
+                self._underway[turn_id] = view
                 if await self._draw_once(surface, view) and view.revision > drawn_up_to and self._counts(view):
                     drawn_up_to = view.revision
                     if await self._log.drawn(turn_id, drawn_up_to):
