@@ -82,7 +82,7 @@ def usage_retention(usage: UsageStore, days: float) -> Job:
 
 
 def tidying(quotas: Quotas) -> Job:
-    """Forgets limits that say nothing any more, once an hour: there is one for each channel that was ever written in."""
+    """Forgets limits that say nothing any more, once an hour: there is one for each channel ever written in."""
 
     async def forget() -> None:
         while await quotas.forget_idle(BATCH) > 0:
