@@ -11,6 +11,8 @@ from itertools import takewhile
 
 from bot.domain.tools import MISFIT
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnRecord
+from bot.engine.reading_on import is_admitted
+from bot.engine.tool_search_steps import is_searching
 
 MOST_CORRECTIONS = 2
 GAVE_UP = "Stopped using tools: the model went on asking for calls that cannot be made."
@@ -36,5 +38,6 @@ def is_at_a_loss(record: TurnRecord) -> bool:
 def _is_none(step: ToolStep) -> bool:
     if step.status is not StepStatus.FAILED:
         return False
-    unfit = step.result is not None and step.result.text.startswith(MISFIT)
-    return step.tool is None or bool(step.call.unreadable) or unfit
+    if step.tool is None or step.call.unreadable or is_admitted(step) or is_searching(step):
+        return True  # those of the bot's own fail for what is asked of them alone
+    return step.result is not None and step.result.text.startswith(MISFIT)

@@ -149,13 +149,14 @@ class SqlTurnLog:
         """Take turns that can go on now."""
         if not reaches:
             return ()
-        holding = self._arriving.union(holding)
+        reached = tuple(reaches)
         try:
-            return await self._at_once(claims.claim, self.me, limit, tuple(reaches), holding)
+            return await self._at_once(claims.claim, self.me, limit, reached, self._arriving.union(holding))
         except IntegrityError:
             # The database refused a second active turn in some conversation: one at a time, the others go through.
             with contextlib.suppress(IntegrityError):
-                return await self._at_once(claims.claim, self.me, 1, tuple(reaches), holding)
+                # Others may be arriving by now.
+                return await self._at_once(claims.claim, self.me, 1, reached, self._arriving.union(holding))
             return ()
 
     async def renew(self, held: Sequence[Claim]) -> frozenset[str]:
@@ -242,6 +243,8 @@ class SqlTurnLog:
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> Past:
         """Earlier turns of a conversation, and what stands for the oldest."""
+        if before <= 1:
+            return Past()
         return await self._run(records.read_history, conversation, before, limit, self._ended)
 
     async def sum_up(self, held: Claim, summary: Summary, past: Past) -> None:

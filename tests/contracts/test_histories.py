@@ -165,3 +165,14 @@ async def test_a_turn_of_many_large_results_is_read_once(ledger: Ledger) -> None
     (one,) = (await ledger.log.history(HALL, 9, 9)).turns
     (other,) = (await ledger.log.history(HALL, 9, 9)).turns
     assert one is other
+
+
+async def test_for_the_first_turn_of_a_conversation_nothing_is_looked_for(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    assert claim.fresh is not None
+
+    async def away(_transaction: object) -> object:
+        raise AssertionError
+
+    ledger.database.run_once = away  # type: ignore[method-assign, assignment]
+    assert await ledger.log.history(HALL, claim.fresh.turn.seq, 20) == Past()

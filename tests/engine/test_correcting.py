@@ -21,6 +21,9 @@ from tests.fakes.parts import ask_for, call, message, running, say, tool, words
 UNKNOWN = ToolCall("a", "s__nothing")
 UNREADABLE = ToolCall("b", "s__one", unreadable='{"a": ')
 UNFIT = ToolCall("c", "s__picky", {"n": "one"})
+SEARCHING = call("countersign__search_tools", "e")
+READING = call("countersign__read_result", "f", id="9.9")
+CALLING = call("countersign__call_tool", "g", arguments={})
 RIGHT = call("s__one", "d")
 
 
@@ -40,9 +43,22 @@ def furnish(house: House) -> None:
         (UNKNOWN, UNKNOWN, UNKNOWN),
         (UNREADABLE, UNREADABLE, UNREADABLE),
         (UNFIT, UNFIT, UNFIT),
+        (SEARCHING, SEARCHING, SEARCHING),
+        (READING, READING, READING),
+        (CALLING, CALLING, CALLING),
         (UNKNOWN, UNREADABLE, UNFIT),
+        (SEARCHING, CALLING, READING),
     ],
-    ids=["unknown tool", "unreadable arguments", "arguments that do not fit", "each in turn"],
+    ids=[
+        "unknown tool",
+        "unreadable arguments",
+        "arguments that do not fit",
+        "a search for nothing",
+        "a result that there is not",
+        "a call of nothing",
+        "each in turn",
+        "each of the bot's own in turn",
+    ],
 )
 async def test_after_three_calls_in_vain_the_model_is_asked_for_its_answer(
     house: House, wrong: tuple[ToolCall, ...]

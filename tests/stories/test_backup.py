@@ -43,7 +43,6 @@ async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_go
     head = made.out.split()[-1]
     assert int(head.partition(":")[0]) > 0
 
-    other.data.mkdir()
     shutil.copyfile(place.folder / "copy.db", other.data / "countersign.db")
     verified = await asyncio.to_thread(other.countersign, "audit", "verify", "--head", head)
     assert (verified.code, verified.err) == (0, "")
@@ -73,7 +72,6 @@ async def test_a_call_that_waited_when_the_backup_was_made_is_never_run_from_it(
         await terminal.shows("✓ notes.add")
     assert len(place.notes) == 1
 
-    other.data.mkdir()
     shutil.copyfile(tmp_path / "copy.db", other.data / "countersign.db")
     await asyncio.to_thread(stop_what_was_open, other.data / "countersign.db")
     async with other.terminal("--conversation", "kept") as terminal:

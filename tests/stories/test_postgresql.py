@@ -30,11 +30,14 @@ def model() -> Iterator[FakeLanguageModel]:
 
 @pytest.fixture
 def place(tmp_path: Path, postgres: Server, model: FakeLanguageModel) -> CountingPlace:
-    """A workplace on an empty database."""
+    """A workplace on a server."""
     return CountingPlace(tmp_path, model, DATABASE_URL=postgres.fresh())
 
 
-def test_the_schema_is_made_on_command_and_one_question_is_answered_and_signed_in_advance(place: CountingPlace) -> None:
+def test_the_schema_is_made_on_command_and_one_question_is_answered_and_signed_in_advance(
+    tmp_path: Path, postgres: Server, model: FakeLanguageModel
+) -> None:
+    place = CountingPlace(tmp_path, model, DATABASE_URL=postgres.empty())
     empty, made, current = (place.countersign("db", verb) for verb in ("current", "upgrade", "current"))
     assert (empty.code, made.code, current.code) == (1, 0, 0)
     assert empty.out.startswith("database: empty, this release: ")

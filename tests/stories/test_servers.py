@@ -120,9 +120,8 @@ async def test_an_installation_that_is_broken_is_one_line_and_no_chat_that_never
         "from bot.cli import main\n"
         "main()\n"
     )
-    async with ProgramOnTerminal(
-        (str(afresh), "chat"), tmp_path, Workplace(tmp_path, {}).environment, columns=100
-    ) as terminal:
+    environment = Workplace(tmp_path, {}).afresh().environment
+    async with ProgramOnTerminal((str(afresh), "chat"), tmp_path, environment, columns=100) as terminal:
         assert await terminal.ended() == 1
         await terminal.shows("Something broke (RuntimeError: half installed). Fix: run it with --debug")
         assert terminal.restored

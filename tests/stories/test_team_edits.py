@@ -12,6 +12,7 @@ from bot.storage.grant_store import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
 from tests.commands.servers import office
 from tests.fakes.parts import ask_for, call, say, tool, words
+from tests.migrated import at_hand
 from tests.stories.team import Team
 
 CREATE, WIPE = "jira__create_issue", "jira__delete_issue"
@@ -89,7 +90,7 @@ async def test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked(team: 
     filing(team)
     one, two, three = (call(CREATE, summary=each) for each in ("One", "Two", "Three"))
     team.model.script = [ask_for(one), say("First."), ask_for(two), say("Second."), ask_for(three)]
-    held, database = office(), open_sqlite(team.database)
+    held, database = office(), open_sqlite(await at_hand(team.database))
     grants = SqlGrantStore(database)
     held.grants = grants  # type: ignore[assignment]
     team.commands = held.registry

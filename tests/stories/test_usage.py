@@ -82,7 +82,9 @@ def test_a_reply_that_broke_off_is_counted_as_far_as_it_came(tmp_path: Path) -> 
 
 
 def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) -> None:
-    place = kept(Workplace(tmp_path, {}), prices='currency = "EUR"\n[[models]]\nmodel = "x"\ninput = "3"\noutput = 1\n')
+    place = kept(
+        Workplace(tmp_path, {}).afresh(), prices='currency = "EUR"\n[[models]]\nmodel = "x"\ninput = "3"\noutput = 1\n'
+    )
     for said in (place.chat("-m", "hello"), place.countersign("doctor")):
         assert said.code != 0
         assert "prices.toml, line 4: models.input is no number that can be used." in said.err + said.out

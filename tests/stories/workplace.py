@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Self
 
 from tests.fakes import AUTHORITY
 from tests.fakes.llm import FakeLanguageModel
@@ -84,6 +84,11 @@ class Workplace:
         config.mkdir(parents=True)
         (config / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}))
         self.rule(policy)
+
+    def afresh(self) -> Self:
+        """The same with no database yet, as before the first start."""
+        (self.data / "countersign.db").unlink()
+        return self
 
     def rule(self, policy: str) -> None:
         """Let the policy file say this, instead of what it says."""

@@ -120,7 +120,7 @@ async def test_a_request_that_breaks_off_is_told_at_once_and_nobody_knows_whethe
         async with started(older(server.url, tool_timeout=600.0)) as box:
             await box.offer()
             assert "broke before it answered" in unknown(await call(named(box, "t"), box))
-            await until(lambda: server.methods().count("tools/list") == 2)
+            await until(lambda: server.methods().count("tools/list") >= 2)
             assert server.opened == 1
 
 
@@ -160,7 +160,7 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
             assert "was lost before it answered" in unknown(await here)
             release.set()
             assert text(await beside) == "ok"
-            await until(lambda: server.opened == 2 and status(box) is ServerStatus.CONNECTED)
+            await until(lambda: server.opened >= 2 and status(box) is ServerStatus.CONNECTED)
         assert neighbour.opened == 1
 
 

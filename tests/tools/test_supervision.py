@@ -258,8 +258,8 @@ async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
 
 
 async def test_a_server_that_hangs_while_nobody_uses_it_is_found_out_and_started_again(tmp_path: Path) -> None:
-    pacing = replace(FAST, quiet_after=0.1, quiet_limit=0.2)
-    async with started(raw(script=script(tmp_path), list_timeout=0.2), pacing=pacing) as box:
+    pacing = replace(FAST, quiet_after=0.1, quiet_limit=2.0)
+    async with started(raw(script=script(tmp_path), list_timeout=2.0), pacing=pacing) as box:
         await box.offer()
         [first] = pids(tmp_path)
         os.kill(first, signal.SIGSTOP)
