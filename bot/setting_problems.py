@@ -6,6 +6,7 @@ never repeated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
@@ -13,10 +14,13 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from bot.domain.secret_shapes import masked
+from bot.domain.secret_shapes import MASK, masked
 
 _LONGEST_SHOWN = 60
 _SECRET_ENDINGS = ("_key", "_url", "_password", "_token", "_secret")
+_RUN = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
+_KEY = re.compile(r"[0-9a-fA-F]{32,}|(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z]).*")
+"""A run of letters that is written like a key: one may stand in a line that is not its own."""
 _BY_VALIDATOR = "value_error"
 """What pydantic calls an error that a function of ours has raised, in words for people."""
 _PREFIX = "Value error, "
@@ -33,8 +37,12 @@ def told(error: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
 
 def shown(value: Any) -> str:
     """A value as it was written, the beginning of it if it is long, with dots for what looks like a secret."""
-    written = repr(masked(value) if isinstance(value, str) else value)
+    written = repr(_RUN.sub(_unless_key, masked(value)) if isinstance(value, str) else value)
     return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"
+
+
+def _unless_key(run: re.Match[str]) -> str:
+    return MASK if _KEY.fullmatch(run[0]) else run[0]
 
 
 def _wanted(field: FieldInfo | None) -> str:

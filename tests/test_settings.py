@@ -104,6 +104,28 @@ def test_a_person_without_a_platform_is_refused(monkeypatch: pytest.MonkeyPatch,
     assert "not of the form platform:id, such as slack:U123 or console:ana" in said
 
 
+DISCORD = "MTk4" + "NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs"
+FERNET = "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4="
+HEXADECIMAL = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
+
+
+@pytest.mark.parametrize("secret", [DISCORD, FERNET, HEXADECIMAL])
+@pytest.mark.parametrize(
+    "name", ["PORT", "ADMINS", "DISCORD_SERVERS", "MCP_ALLOWED_HOSTS", "LOG_LEVEL", "MCP_SYNC_INTERVAL", "API_DOCS"]
+)
+def test_a_key_in_a_line_that_is_not_its_own_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, name: str, secret: str
+) -> None:
+    said = problem(monkeypatch, **{name: f"§ {secret}, {secret} §"})
+    assert name in said
+    assert not any(part in said for part in re.findall(r"\w{12,}", secret))
+
+
+def test_what_is_no_key_is_repeated_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = "https://n8n-internal-2.team-automation.example.com/hooks"
+    assert f"{written!r} is not a host" in problem(monkeypatch, MCP_ALLOWED_HOSTS=written)
+
+
 @pytest.mark.parametrize(
     ("written", "windows"),
     [

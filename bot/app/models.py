@@ -18,6 +18,7 @@ from bot.llm.measured import MeasuredModel
 from bot.llm.providers import Access, Provider, find_provider, provider_names
 from bot.llm.standing import Catalogued
 from bot.ports import LanguageModel
+from bot.setting_problems import shown
 from bot.settings import Settings
 
 _BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
@@ -126,7 +127,7 @@ def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
         close = difflib.get_close_matches(written.lower(), provider_names(), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise SettingsError(
-            f"There is no model provider called {written!r}.{hint}", f"set BOT_MODEL (or --model) to {_all()}"
+            f"There is no model provider called {shown(written)}.{hint}", f"set BOT_MODEL (or --model) to {_all()}"
         )
     another = _BEHIND_A_BLANK.search(name)
     if another and another[1].lower() in provider_names():

@@ -36,9 +36,10 @@ _SHORT = re.compile(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
 _LIKE_LATIN = str.maketrans("аеорсѕіԁκкпԝухյοανρτт", "aeopcsidkknwyxjoavptt")
 
 _SHAPES = (
-    # Tokens that say what they are: OpenAI, Anthropic, Slack, GitHub, GitLab, AWS, Google, Stripe, npm.
+    # Tokens that say what they are: OpenAI, Anthropic, Slack, Discord, GitHub, GitLab, AWS, Google, Stripe, npm.
     r"\bsk-[A-Za-z0-9_-]{12,}",
     r"\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{8,}",
+    r"\b[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
     r"\bgh[a-z]_[A-Za-z0-9]{16,}",
     r"\bgithub_pat_[A-Za-z0-9_]{16,}",
     r"\bglpat-[A-Za-z0-9_-]{12,}",

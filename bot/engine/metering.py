@@ -8,6 +8,7 @@ this process is killed. Each request is counted once, under its own id, however 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -67,8 +68,9 @@ class Attempt:
             case ReasoningDelta(text) | CallDelta(text):
                 self._since.append(text)
             case Counted(usage, model):
-                self._counted, self._model = usage, model or self._model
-                self._since.clear()
+                if usage.output_tokens > self._counted.output_tokens:
+                    self._since.clear()
+                self._counted, self._model = _most(usage, self._counted), model or self._model
             case Completion():
                 self._whole, self._model = event.usage, event.model or self._model
 
@@ -91,6 +93,15 @@ class Attempt:
             counted.cache_writes,
             counted.reasoning_tokens,
         )
+
+
+def _most(now: Usage, before: Usage) -> Usage:
+    """What was counted stays counted: some services send nothing, or nothing of the reply, with each part of it."""
+    read = max(now, before, key=lambda each: each.input_tokens)
+    written = max(now, before, key=lambda each: each.output_tokens)
+    return Usage(
+        read.input_tokens, written.output_tokens, read.cached_tokens, read.cache_writes, written.reasoning_tokens
+    )
 
 
 class Meters:
@@ -121,17 +132,26 @@ class Meters:
         self.forget(over)
 
     async def run(self) -> None:
-        """Count every few seconds what is under way, and what could not be written before, until cancelled."""
-        while True:
-            await self._pause(NOTE_SECONDS)
-            attempts = list(self._open.values())
-            try:
-                await self.write(attempts)
-            except DatabaseUnavailable:
-                pass  # the database itself says once that it is away
-            except Exception:  # what cannot be written must not keep the engine from its work, nor be tried for ever
-                log.exception("what models were asked could not be counted")
-                self.forget([attempt for attempt in attempts if attempt.over])
+        """Count every few seconds what is under way, and what could not be written before, until cancelled. That is
+        tried once more then; turns count what is under way themselves.
+        """
+        try:
+            while True:
+                await self._pause(NOTE_SECONDS)
+                await self._note(list(self._open.values()))
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await self._note([attempt for attempt in self._open.values() if attempt.over])
+
+    async def _note(self, attempts: Sequence[Attempt]) -> None:
+        try:
+            await self.write(attempts)
+        except DatabaseUnavailable:
+            pass  # the database itself says once that it is away
+        except Exception:  # what cannot be written must not keep the engine from its work, nor be tried for ever
+            log.exception("what models were asked could not be counted")
+            self.forget([attempt for attempt in attempts if attempt.over])
 
 
 class Meter:

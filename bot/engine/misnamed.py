@@ -13,9 +13,10 @@ from bot.domain.tools import Tool
 _MOST = 3
 _MOST_TOOLS = 1_000
 """Among more, looking takes too long while others wait; a model has their names from searching then."""
-_COMPARED = 50
+_COMPARED = 12
 """Spellings that are compared letter by letter, which takes longer than all the rest."""
-_LONGEST = 128
+_LONGEST = 64
+"""Letters of each: no name that models are given has more, and comparing takes far longer than they are longer."""
 
 
 def meant(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:

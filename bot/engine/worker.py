@@ -91,6 +91,10 @@ class Worker:
     _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
     _arriving: int = 0
+    _asked_for: int = 0
+    """Turns that are being claimed, at most."""
+    _others_first: bool = False
+    """There was no room for all turns when this worker looked last: there may be some that came before the next."""
     _claiming: asyncio.Future[Sequence[Claim]] | None = None
     _home: Context | None = None
     """What turns are driven in, whoever's message they come from; None unless this worker runs."""
@@ -116,10 +120,12 @@ class Worker:
         self.kick()
 
     async def take_in(self, message: InboundMessage) -> Receipt:
-        """Put a message on disk. Its turn begins at once if nothing is ahead of it, there is room for it here, and no
-        other process could drive it: among several, whoever has the least to do should claim it.
+        """Put a message on disk. Its turn begins at once if nothing is ahead of it, there is room for it here, none of
+        another conversation waits for that, and no other process could drive it: among several, whoever has the least
+        to do should claim it.
         """
         if self.turn_log.lease_seconds is not None or not self._could_drive(message.conversation):
+            self._others_first = True  # this one, until the next look
             receipt = await self.turn_log.enqueue(message)
             self.kick()
             return receipt
@@ -134,18 +140,22 @@ class Worker:
         if claim is not None and self._home is not None:
             self._home.run(self._hold, claim)
         elif claim is not None:
-            await self.turn_log.release([claim])
-            await self.turn_log.put_down(claim.turn_id)
+            # It is received, whether it can be given back or not: the next process finds it in either case.
+            with contextlib.suppress(CountersignError):
+                await self.turn_log.release([claim])
+                await self.turn_log.put_down(claim.turn_id)
         return receipt
 
     def _could_drive(self, conversation: ConversationKey) -> bool:
+        if self._home is None or self._others_first or self._room <= 0:
+            return False
         key = f"{conversation}:"
-        return self._home is not None and self._room > 0 and any(key.startswith(reach) for reach in self.reaches())
+        return any(key.startswith(reach) for reach in self.reaches())
 
     @property
     def _room(self) -> int:
         """How many more turns may begin."""
-        return self.limit - len(self._held) - self._arriving
+        return self.limit - len(self._held) - self._arriving - self._asked_for
 
     async def run(self) -> None:
         """Claim and drive until cancelled; then cancel what is held, wait for it, and give it back."""
@@ -191,17 +201,22 @@ class Worker:
     async def _claim(self) -> Sequence[Claim]:
         room = min(CLAIM_AT_ONCE, self._room)
         if room <= 0:
+            self._others_first = True
             return ()
         asked_at = self.clock()
-        self._claiming = asyncio.ensure_future(self.turn_log.claim(room, frozenset(self._held), self.reaches()))
+        self._asked_for = room
+        self._claiming = asyncio.ensure_future(self.turn_log.claim(room, self._held.keys(), self.reaches()))
         try:
             # Shielded: what was claimed while this process was told to leave must be given back, too.
             claims = await asyncio.shield(self._claiming)
         except DatabaseUnavailable:
             return ()  # the database itself says once that it is away
+        finally:
+            self._asked_for = 0
         lease = self.turn_log.lease_seconds
         if lease is not None and self.clock() - asked_at > lease - HEARTBEAT_SECONDS:
             return ()  # this process has slept: others may have them by now, or it finds them once more
+        self._others_first = len(claims) == room
         return claims
 
     def _hold(self, claim: Claim) -> None:

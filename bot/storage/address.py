@@ -11,6 +11,7 @@ from bot.errors import DatabaseError
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,30}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,10 @@ def read_address(url: str) -> Address:
         return PostgresServer(_checked(f"postgresql://{rest}"))
     path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
     if not url.startswith(_SQLITE) or path in ("", ":memory:"):
-        # Only the scheme is repeated: the rest of an address may hold a password.
+        # Only the scheme is repeated: the rest may hold a password, and all of it does that has no scheme.
+        said = f"DATABASE_URL ({scheme}:…)" if separator and _SCHEME.fullmatch(scheme) else "DATABASE_URL"
         raise DatabaseError(
-            f"DATABASE_URL ({url.partition(':')[0]}:…) is no address this release can use.",
+            f"{said} is no address this release can use.",
             "use sqlite:///path/to/file.db or postgresql://user:password@host/database",
         )
     return SqliteFile(Path(path))

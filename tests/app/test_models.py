@@ -68,6 +68,14 @@ def test_a_model_without_its_key_is_refused_with_the_variable_to_set(provider: s
     )
 
 
+@pytest.mark.parametrize("key", ["sk-" + "ant-api03-abcdefghijklmnopqrst", "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"])
+def test_a_key_in_the_place_of_a_model_is_not_repeated(key: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        choose_model(read_settings(bot_model=key))
+    assert key not in str(caught.value)
+    assert "There is no model provider called" in caught.value.cause
+
+
 def test_a_misspelt_provider_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(SettingsError) as caught:
         choose_model(read_settings(bot_model="Antropic:small"))

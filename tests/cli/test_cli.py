@@ -184,6 +184,11 @@ def test_an_address_of_another_kind_is_an_error_without_its_password(
     )
 
 
+def test_an_address_without_a_scheme_is_repeated_in_no_part(countersign: Countersign) -> None:
+    ended = countersign("db", "current", DATABASE_URL=f"host=db user=bot password={SECRET} dbname=bot")
+    assert ended.complaint.startswith("DATABASE_URL is no address this release can use.")
+
+
 # ---------------------------------------------------------------------- errors
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Receipt, TurnStatus
@@ -119,6 +120,33 @@ async def test_while_a_message_is_taken_in_a_look_round_does_not_claim_it_as_wel
         _, claim = await taking
     assert claim is not None
     assert await ledger.log.claim(8, holding=[claim.turn_id]) == []
+
+
+async def test_a_look_round_that_is_tried_again_does_not_claim_what_was_taken_in_meanwhile(ledger: Ledger) -> None:
+    committed, go_on = asyncio.Event(), asyncio.Event()
+    run_once = ledger.database.run_once
+    taking: list[asyncio.Task[Any]] = []
+
+    async def slow(transaction: Callable[[sa.Connection], Any]) -> Any:
+        done = await run_once(transaction)
+        if not committed.is_set():
+            committed.set()
+            await go_on.wait()
+        return done
+
+    async def refused(_transaction: Callable[[sa.Connection], Any]) -> Any:
+        ledger.database.run_once = slow  # type: ignore[method-assign]
+        taking.append(asyncio.create_task(ledger.log.take_in(message("hi"))))
+        await committed.wait()
+        raise IntegrityError("another turn there is active", None, Exception())
+
+    ledger.database.run_once = refused  # type: ignore[method-assign, assignment]
+    async with asyncio.timeout(10):
+        assert await ledger.log.claim(8) == []
+        go_on.set()
+        _, claim = await taking[0]
+    assert claim is not None
+    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
 
 
 async def test_a_drawing_that_was_taken_in_is_nobody_elses(ledger: Ledger) -> None:

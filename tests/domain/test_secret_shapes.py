@@ -60,6 +60,7 @@ def test_words_that_ask_for_none(words: str) -> None:
     [
         "sk-" + "proj-abcdefghijkl",
         "xox" + "b-123456789012-abc",
+        "MTk4" + "NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs",
         "gh" + "p_abcdefghijklmnop1234",
         "AKIA" + "ABCDEFGHIJKLMNOP",
         "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",

@@ -6,19 +6,31 @@ from typing import Any
 
 from bot.domain.completions import Completion
 from bot.domain.conversations import ConversationKey, InboundMessage
-from bot.domain.turns import Claim, Receipt, TurnStatus
+from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
+from bot.engine.engine import Engine
 from bot.logs import _about, in_context
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
-from tests.fakes.parts import NEWEST, message, running, say, until
+from tests.fakes.parts import ANA, NEWEST, message, running, say, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 OUT_OF_REACH = ConversationKey("other", "w", "elsewhere", "1")
 
 
+def said(n: int) -> InboundMessage:
+    """One of many messages, each in a conversation of its own."""
+    return message(f"m{n}", conversation=ConversationKey("test", "w", "many", str(n)))
+
+
 async def for_ever(*_: object) -> Completion:
     await asyncio.Event().wait()
     raise AssertionError
+
+
+async def looked_round(engine: Engine) -> None:
+    """Nothing waits here, and messages are taken in."""
+    await until(lambda: engine._worker._claiming is not None and engine._worker._claiming.done())
+    assert not engine._worker._others_first
 
 
 def without_claims(house: House) -> None:
@@ -33,10 +45,10 @@ def without_claims(house: House) -> None:
 
 async def test_a_message_is_answered_without_looking_round_for_it(house: House) -> None:
     house.model.script = [say("Hello.")]
-    without_claims(house)
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await looked_round(engine)
+        without_claims(house)
         receipt = await engine.receive(message("hi"))
         view = await house.surface.ended(receipt.turn_id)
     assert (view.turn.status, view.steps[0].message.text) == (TurnStatus.DONE, "Hello.")  # type: ignore[union-attr]
@@ -47,7 +59,7 @@ async def test_what_finds_no_room_waits_until_there_is_some(house: House) -> Non
     engine = house.engine()
     engine._worker.limit = 1
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await looked_round(engine)
         first, second = await asyncio.gather(
             engine.receive(message("one")), engine.receive(message("two", conversation=ELSEWHERE))
         )
@@ -59,10 +71,65 @@ async def test_what_finds_no_room_waits_until_there_is_some(house: House) -> Non
         assert (await house.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
 
 
+async def test_what_is_being_claimed_takes_room_too(house: House) -> None:
+    claimed, go_on = asyncio.Event(), asyncio.Event()
+    claim = house.log.claim
+
+    async def slow(*asked: Any) -> Sequence[Claim]:
+        found = await claim(*asked)
+        if found:
+            claimed.set()
+            await go_on.wait()
+        return found
+
+    house.log.claim = slow  # type: ignore[method-assign, assignment]
+    house.model.script = [for_ever, for_ever]
+    engine = house.engine()
+    engine._worker.limit = 1
+    first = await house.log.enqueue(message("one"))
+    async with running(engine):
+        async with asyncio.timeout(10):
+            await claimed.wait()
+        second = await engine.receive(message("two", conversation=ELSEWHERE))
+        go_on.set()
+        await until(lambda: first.turn_id in engine._worker._held)
+        assert list(engine._worker._held) == [first.turn_id]
+        assert (await house.log.view(second.turn_id)).turn.status is TurnStatus.QUEUED
+
+
+async def test_no_message_overtakes_those_that_wait_for_room(house: House) -> None:
+    looking, go_on = asyncio.Event(), asyncio.Event()
+    claim = house.log.claim
+
+    async def slow(*asked: Any) -> Sequence[Claim]:
+        looking.set()
+        await go_on.wait()
+        return await claim(*asked)
+
+    house.model.script = [for_ever] * 4
+    engine = house.engine()
+    engine._worker.limit = 2
+    async with running(engine):
+        await looked_round(engine)
+        first, second, third = [await engine.receive(said(n)) for n in range(3)]
+        await until(lambda: set(engine._worker._held) == {first.turn_id, second.turn_id})
+        house.log.claim = slow  # type: ignore[method-assign, assignment]
+        looking.clear()
+        await engine.stop(first.turn_id, ANA)
+        async with asyncio.timeout(10):
+            await looking.wait()
+        await engine.stop(second.turn_id, ANA)
+        await until(lambda: not engine._worker._held)
+        fourth = await engine.receive(said(3))
+        assert not engine._worker._held
+        go_on.set()
+        await until(lambda: list(engine._worker._held) == [third.turn_id, fourth.turn_id])
+
+
 async def test_what_could_not_be_drawn_here_is_not_begun_here(house: House) -> None:
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
         assert engine._worker._held == {}
         assert (await house.log.view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
@@ -77,7 +144,7 @@ async def test_where_other_processes_could_drive_it_whoever_looks_round_first_do
     house.log.lease_seconds = 15.0
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await looked_round(engine)
         receipt = await engine.receive(message("hi"))
         assert (await house.surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -95,7 +162,7 @@ async def test_what_was_being_taken_in_when_the_process_left_is_given_back(house
     house.log.take_in = slow  # type: ignore[method-assign, assignment]
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await looked_round(engine)
         receiving = asyncio.create_task(engine.receive(message("hi")))
         async with asyncio.timeout(10):
             await taking.wait()
@@ -106,6 +173,29 @@ async def test_what_was_being_taken_in_when_the_process_left_is_given_back(house
     assert await another.take(receipt.turn_id, NEWEST) == {}
     (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
+
+
+async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_all_the_same(house: House) -> None:
+    taken = asyncio.Event()
+    take_in = house.log.take_in
+
+    async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
+        await take_in(received)
+        taken.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    house.log.take_in = slow  # type: ignore[method-assign, assignment]
+    house.model.script = [say("Hello.")]
+    engine = house.engine()
+    async with running(engine):
+        await looked_round(engine)
+        receiving = asyncio.create_task(engine.receive(message("hi")))
+        async with asyncio.timeout(10):
+            await taken.wait()
+        receiving.cancel()
+        view = await house.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
+    assert [step.message.text for step in view.steps if isinstance(step, ModelStep)] == ["Hello."]
 
 
 async def test_a_turn_does_not_end_with_the_request_it_came_with(house: House) -> None:
@@ -119,7 +209,7 @@ async def test_a_turn_does_not_end_with_the_request_it_came_with(house: House) -
     house.model.script = [look]
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await looked_round(engine)
         with in_context(request="r-1"):
             receipt = await engine.receive(message("hi"))
         await house.surface.ended(receipt.turn_id)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -84,6 +86,27 @@ async def test_a_transaction_whose_task_is_gone_is_whole_all_the_same(database: 
     await asyncio.wait({task})
     assert task.cancelled()
     assert await words(database) == ["kept"]
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_nobody_complains_of_a_mistake_whose_task_is_gone(database: SqliteDatabase, steps: int) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+
+    def wrong(connection: sa.Connection) -> Any:
+        return connection.exec_driver_sql("select * from nothing")
+
+    for _ in range(20):
+        asking = asyncio.create_task(database.run_once(wrong))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking}, timeout=10)
+        await database.run_once(lambda connection: connection.exec_driver_sql("select 1").scalar())
+    del asking
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
 
 
 async def test_a_locked_database_is_waited_for_and_told_of_once(

@@ -1,0 +1,100 @@
+"""What is noted of replies while they are under way: in any order, over midnight, and by two processes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from bot.domain.completions import StopReason, Usage
+from bot.domain.messages import assistant
+from bot.domain.turns import Claim, ModelStep, TurnStatus
+from bot.domain.usage import Spent, SpentBy, UsageKind, UsageQuery, Use
+from bot.storage.turn_log import SqlTurnLog
+from bot.storage.usage_store import SqlUsageStore
+from tests.fakes.parts import ANA
+from tests.ledgers import START, Ledger, running
+
+MIDNIGHT = START + 3_600
+WHOLE = Usage(1_000, 55, 400, 100, 50)
+
+
+def noted(written: int) -> Use:
+    return Use("u1", 1, UsageKind.REPLY, "m", Usage(900, written), estimated=True)
+
+
+FINAL = Use("u1", 1, UsageKind.REPLY, "m", WHOLE)
+
+
+def answer(use_id: str) -> ModelStep:
+    return ModelStep(1, assistant("Done."), StopReason.ANSWERED, WHOLE, model="m", use_id=use_id)
+
+
+async def since(ledger: Ledger, moment: float) -> Spent:
+    (found,) = await SqlUsageStore(ledger.database).sums([UsageQuery(moment)])
+    return found
+
+
+async def of_ana(ledger: Ledger) -> int:
+    return dict(await SqlUsageStore(ledger.database).by(UsageQuery(0), SpentBy.PERSON))[ANA.principal].requests
+
+
+async def test_in_whatever_order_they_come_the_last_word_counts(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    for n, order in enumerate(permutations((noted(10), noted(40), noted(400), FINAL))):
+        uses = [Use(f"u{n}", each.n, each.kind, each.model, each.usage, each.estimated) for each in order]
+        for use in uses:
+            await ledger.log.charge([(claim, use)])
+        for use in reversed(uses):  # and once more: the answer to each COMMIT was lost
+            await ledger.log.charge([(claim, use)])
+    rows = 24
+    assert await since(ledger, 0) == Spent(
+        rows, Usage(rows * 1_000, rows * 55, rows * 400, rows * 100, rows * 50), unpriced=rows
+    )
+
+
+@pytest.mark.parametrize("at_once", [(noted(10), FINAL), (FINAL, noted(400)), (noted(40), noted(10), FINAL)])
+async def test_two_writes_of_one_request_at_once_are_one_request(ledger: Ledger, at_once: Sequence[Use]) -> None:
+    claim = await running(ledger)
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(ledger.log.charge([(claim, use)]) for use in at_once))
+    assert await since(ledger, 0) == Spent(1, WHOLE, unpriced=1)
+
+
+async def test_a_reply_over_midnight_counts_on_the_day_it_was_first_noted_and_on_no_other(ledger: Ledger) -> None:
+    ledger.time = MIDNIGHT - 2
+    claim = await running(ledger)
+    await ledger.log.charge([(claim, noted(10))])
+    ledger.time = MIDNIGHT + 2
+    await ledger.log.charge([(claim, noted(40))])
+    assert (await since(ledger, MIDNIGHT)).requests == 0
+    await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
+    assert await since(ledger, MIDNIGHT) == Spent()
+    assert await since(ledger, 0) == Spent(1, WHOLE, unpriced=1)
+
+
+async def test_whoever_has_lost_the_turn_notes_its_own_request_beside_that_of_the_next(ledger: Ledger) -> None:
+    before = ledger.log
+    claim = await running(ledger)
+    await before.charge([(claim, noted(10))])
+    log = await ledger.restart()
+    (again,) = await log.claim(1)
+    # On one file the first could not write any more: here it stands for a write that was on its way.
+    late = SqlTurnLog(ledger.database)
+    await asyncio.gather(late.charge([(claim, noted(40))]), log.finish(again, TurnStatus.DONE, [answer("u2")], ""))
+    await late.charge([(claim, noted(400))])
+    assert await since(ledger, 0) == Spent(2, Usage(1_900, 455, 400, 100, 50), unpriced=2, estimated=1)
+    assert await of_ana(ledger) == 2
+
+
+async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_and_whole(ledger: Ledger) -> None:
+    claim: Claim = await running(ledger)
+    await ledger.log.charge([(claim, noted(10))])
+    ledger.time += 100
+    assert await SqlUsageStore(ledger.database).delete_old(50, 10) == 1
+    await ledger.log.charge([(claim, noted(40))])
+    await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
+    assert await since(ledger, 0) == Spent(1, WHOLE, unpriced=1)
+    assert await of_ana(ledger) == 1

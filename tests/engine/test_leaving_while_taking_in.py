@@ -1,0 +1,66 @@
+"""A message that is on disk is received, whatever happens to the process that was taking it in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bot.domain.conversations import InboundMessage
+from bot.domain.turns import Claim, Receipt
+from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.storage.turn_log import SqlTurnLog
+from tests.engine.conftest import House
+from tests.fakes.parts import message, running, until
+
+
+@pytest.mark.parametrize("trouble", [DatabaseError("It is closed."), DatabaseUnavailable("It is away.")])
+async def test_a_message_whose_turn_cannot_be_given_back_is_received_all_the_same(
+    house: House, trouble: Exception
+) -> None:
+    taking, go_on = asyncio.Event(), asyncio.Event()
+    take_in = house.log.take_in
+
+    async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
+        found = await take_in(received)
+        taking.set()
+        await go_on.wait()
+        return found
+
+    async def failing(_claims: Sequence[Claim]) -> None:
+        raise trouble
+
+    house.log.take_in = slow  # type: ignore[method-assign, assignment]
+    engine = house.engine()
+    async with running(engine):
+        await until(lambda: engine._worker._home is not None)
+        receiving = asyncio.create_task(engine.receive(message("hi")))
+        async with asyncio.timeout(10):
+            await taking.wait()
+    house.log.release = failing  # type: ignore[method-assign, assignment]
+    go_on.set()
+    async with asyncio.timeout(10):
+        receipt = await receiving
+    again = SqlTurnLog(house.database)
+    await again.adopt_orphans()
+    assert [each.turn_id for each in await again.claim(1)] == [receipt.turn_id]
+
+
+async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(house: House) -> None:
+    """Cancelled at each await in turn, and delivered again after that."""
+    engine = house.engine()
+    async with running(engine):
+        await until(lambda: engine._worker._home is not None)
+        for steps in range(12):
+            receiving = asyncio.create_task(engine.receive(message("hi", f"key-{steps}")))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            receiving.cancel()
+            await asyncio.wait({receiving}, timeout=10)
+            house.model.script.append(RuntimeError("stop here"))
+            receipt = await engine.receive(message("hi", f"key-{steps}"))
+            await house.surface.ended(receipt.turn_id)
+        turns = await house.log.recent(message("").conversation, 100)
+    assert len(turns) == 12
+    assert len(house.model.requests) == 12

@@ -1,0 +1,42 @@
+"""What was not counted yet when the process is told to leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bot.domain.completions import TextDelta
+from bot.domain.turns import Claim
+from bot.domain.usage import Spent, Use
+from bot.engine import metering
+from bot.engine.estimates import of_text
+from bot.errors import DatabaseUnavailable
+from tests.engine.conftest import House
+from tests.engine.test_metering import CUT, HALF, Counting, Waits, asked, spent
+
+
+async def test_what_could_not_be_written_is_written_when_the_process_leaves(house: House) -> None:
+    house.log = Counting(house, DatabaseUnavailable("The database is away."))
+    gate = Waits()
+    async with asked(house, [TextDelta(HALF), CUT], [gate]):
+        await gate.reached.wait()
+        assert await spent(house) == Spent()
+    found = await spent(house)
+    assert (found.requests, found.usage.output_tokens) == (1, round(of_text(HALF)))
+
+
+async def test_a_process_that_leaves_waits_for_no_database(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metering, "SETTLE_SECONDS", 0.05)
+
+    class Away(Counting):
+        async def charge(self, _uses: Sequence[tuple[Claim, Use]]) -> None:
+            await asyncio.Event().wait()
+
+    house.log = Away(house)
+    gate = Waits()
+    async with asyncio.timeout(5):
+        async with asked(house, [TextDelta(HALF), CUT], [gate]):
+            await gate.reached.wait()
+    assert await spent(house) == Spent()
