@@ -7,9 +7,9 @@ import pytest
 
 from bot.domain.approvals import Revision
 from bot.domain.completions import Completion, ModelRequest
-from bot.domain.messages import ToolCall
+from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.engine.drawing import Drawings
 from bot.errors import DatabaseUnavailable, DeliveryFailed
@@ -170,11 +170,23 @@ class Unhurried(RecordingSurface):
             yield each
 
 
+async def asked_before(house: House) -> None:
+    """There has been a turn before the next: its prompt takes a look into the database, and people see two views before
+    the answer begins.
+    """
+    receipt = await house.log.enqueue(message("before"))
+    (claim,) = await house.log.claim(1)
+    record = await house.log.finish(claim, TurnStatus.DONE, [ModelStep(1, assistant("Yes."))], "")
+    await house.log.take(receipt.turn_id, NEWEST)
+    await house.log.drawn(receipt.turn_id, record.revision)
+
+
 async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platform(house: House) -> None:
     async def long_answer(_request: ModelRequest) -> Completion:
         await until(lambda: 60.0 in house.pauses)
         return say(" ".join(["word"] * 500))
 
+    await asked_before(house)
     house.surface = Unhurried(house.model)
     house.model.script = [long_answer]
     engine = house.engine()
@@ -196,6 +208,7 @@ async def test_the_first_words_of_an_answer_do_not_wait_for_the_pace_of_the_plat
         await until(lambda: 60.0 in pauses)
         return say("Hello there.")
 
+    await asked_before(house)
     house.surface = Unhurried(house.model)
     house.model.script = [answer]
     engine = house.engine(pause=pause)
