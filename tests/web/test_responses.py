@@ -79,8 +79,7 @@ async def test_tool_calls_are_told_as_they_go_and_what_waits_with_everything_tha
         assert {"name": "text", "value": "hello"} in wanted["shown"]
         assert wanted["expiresInSeconds"] == 1800
         assert wanted["signedBy"]
-        waiting = await stream.until("conversation_status", lambda told: told["waitingForApproval"])
-        assert waiting["status"] == "STREAMING"
+        assert (await stream.waiting())["status"] == "STREAMING"
         approved = await api.post(f"/api/responses/approval/{wanted['approvalRequestId']}", json={"approved": True})
         assert (approved.status_code, approved.json()["outcome"]) == (200, "approved")
         seen = await stream.ended()
@@ -459,7 +458,7 @@ async def test_between_question_and_signature_there_may_be_a_restart(folder: Pat
     asking = scripted(ScriptedModel([ask_for(call(WRITE, text="hello"))]))
     async with opened_api(folder, model=asking) as api, asked(api.client, "write it") as stream:
         wanted = await stream.until("approval_required")
-        await stream.until("conversation_status", lambda told: told["waitingForApproval"])
+        await stream.waiting()
     async with opened_api(folder, model=scripted(ScriptedModel([say("Written.")]))) as back:
         tools_answer(back.endpoint)
         path = f"/api/responses/{wanted['responseId']}/stream"
