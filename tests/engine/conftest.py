@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import InboundMessage
+from bot.domain.turns import Claim, Receipt
 from bot.engine.engine import Engine
 from bot.engine.instructions import Instructions
 from bot.engine.policy import Policies, ServerPolicy, Signatories
@@ -55,6 +57,20 @@ class House:
             **changes,
         }
         return Engine(self.log, self.model, self.toolbox, [self.surface], **settings)  # type: ignore[arg-type]
+
+    def hold_up_taking_in(self) -> tuple[asyncio.Event, asyncio.Event]:
+        """What is taken in is on disk when the first event is set, and whoever asked hears of it after the second."""
+        on_disk, go_on = asyncio.Event(), asyncio.Event()
+        take_in = self.log.take_in
+
+        async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
+            found = await take_in(received)
+            on_disk.set()
+            await go_on.wait()
+            return found
+
+        self.log.take_in = slow  # type: ignore[method-assign, assignment]
+        return on_disk, go_on
 
     def allow(self, *names: str) -> None:
         self.policies.update(dict.fromkeys(names, ApprovalPolicy.ALWAYS_ALLOW))

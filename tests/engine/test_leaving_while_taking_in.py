@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.conversations import InboundMessage
-from bot.domain.turns import Claim, Receipt
+from bot.domain.turns import Claim
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
@@ -19,19 +18,11 @@ from tests.fakes.parts import message, running, until
 async def test_a_message_whose_turn_cannot_be_given_back_is_received_all_the_same(
     house: House, trouble: Exception
 ) -> None:
-    taking, go_on = asyncio.Event(), asyncio.Event()
-    take_in = house.log.take_in
-
-    async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
-        found = await take_in(received)
-        taking.set()
-        await go_on.wait()
-        return found
+    taking, go_on = house.hold_up_taking_in()
 
     async def failing(_claims: Sequence[Claim]) -> None:
         raise trouble
 
-    house.log.take_in = slow  # type: ignore[method-assign, assignment]
     engine = house.engine()
     async with running(engine):
         await until(lambda: engine._worker._home is not None)

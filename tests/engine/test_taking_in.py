@@ -150,16 +150,7 @@ async def test_where_other_processes_could_drive_it_whoever_looks_round_first_do
 
 
 async def test_what_was_being_taken_in_when_the_process_left_is_given_back(house: House) -> None:
-    taking, go_on = asyncio.Event(), asyncio.Event()
-    take_in = house.log.take_in
-
-    async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
-        found = await take_in(received)
-        taking.set()
-        await go_on.wait()
-        return found
-
-    house.log.take_in = slow  # type: ignore[method-assign, assignment]
+    taking, go_on = house.hold_up_taking_in()
     engine = house.engine()
     async with running(engine):
         await looked_round(engine)
