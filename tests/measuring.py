@@ -54,7 +54,9 @@ class Measurement:
         if self._covered < ENOUGH and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        if exitstatus != pytest.ExitCode.OK and self._covered >= ENOUGH:
+            return  # a long table would hide which test failed, and how
         slipcover.print_coverage(self._together, outfile=terminalreporter, missing_width=80, skip_covered=True)
         said = "as is asked for" if self._covered >= ENOUGH else "FAILED"
         terminalreporter.line(f"Run of lines and branches: {self._covered:.2f} % of at least {ENOUGH:g} %, {said}")

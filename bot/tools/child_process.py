@@ -52,16 +52,19 @@ async def child_process(
     """Start a process and exchange messages with it; it is gone after the block. `env` comes on top of a short list of
     harmless variables, `errors` takes its standard error. Raises OSError and ValueError if it cannot be started.
     """
-    transport, pipes = await asyncio.get_running_loop().subprocess_exec(
-        Pipes,
-        *command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env=get_default_environment() | dict(env),
-        cwd=cwd,
-        start_new_session=True,
-    )
+    # asyncio kills a process whose start is cancelled and waits for its end, but anyio cancels that wait, too. To start
+    # one takes no longer than the fork.
+    with anyio.CancelScope(shield=True):
+        transport, pipes = await asyncio.get_running_loop().subprocess_exec(
+            Pipes,
+            *command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=get_default_environment() | dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
     # No await before the block: a cancellation in between would leave the process behind.
     outgoing = _Outgoing(pipes)
     try:

@@ -36,7 +36,7 @@ async def test_a_process_that_leaves_waits_for_no_database(house: House, monkeyp
 
     house.log = Away(house)
     gate = Waits()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async with asked(house, [TextDelta(HALF), CUT], [gate]):
             await gate.reached.wait()
     assert await spent(house) == Spent()

@@ -29,7 +29,7 @@ class Line:
         await self.socket.send_json({"op": op, "d": data})
 
     async def hear(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             heard: dict[str, Any] = await self.socket.receive_json()
             return heard
 
@@ -42,7 +42,7 @@ class Line:
 
     async def closed(self) -> int:
         """The code with which it is closed."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await self.socket.receive()).type is WSMsgType.TEXT:
                 pass
         assert self.socket.close_code is not None

@@ -18,7 +18,7 @@ async def test_what_began_first_in_a_place_is_done_before_the_next_begins() -> N
                 await asyncio.sleep(0)
             done.append(f"{name} ends")
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         for name, steps in (("first", 9), ("second", 3), ("third", 0)):
             group.create_task(do(name, steps))
     assert done == [f"{name} {what}" for name in ("first", "second", "third") for what in ("begins", "ends")]
@@ -31,7 +31,7 @@ async def test_other_places_do_not_wait() -> None:
         async with in_turn.at(place):
             await gate.wait()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(do("thread"))
         async with in_turn.at("elsewhere"):
             gate.set()
@@ -46,7 +46,7 @@ async def test_whoever_stops_waiting_holds_up_nobody() -> None:
             await gate.wait()
             done.append(name)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         first, second = group.create_task(do("first")), group.create_task(do("second"))
         group.create_task(do("third"))
         await asyncio.sleep(0)

@@ -200,7 +200,7 @@ async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(ledge
 async def without_waiting(work: Coroutine[Any, Any, A], gate: Gate) -> A:
     """What comes of work that waits for nobody's lock, while the gate is still closed."""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):  # the gate stays closed for as long as it takes
             return await work
     finally:
         gate.opened.set()

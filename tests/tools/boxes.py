@@ -35,7 +35,7 @@ FAST = Pacing(
     crowding=0.1,
     tripping=PATIENT,
 )
-LIMIT = 15.0
+LIMIT = 60.0
 
 
 def real(name: str = "s", *options: str, env: dict[str, str] | None = None, **fields: Any) -> ServerConfig:
@@ -64,10 +64,10 @@ def http_server(env: Mapping[str, str] | None = None, *, transport: str = "http"
 
 @asynccontextmanager
 async def started(
-    *servers: ServerConfig | ServerEntry, pacing: Pacing = FAST, **options: Any
+    *servers: ServerConfig | ServerEntry, pacing: Pacing = FAST, first_wait: float = LIMIT, **options: Any
 ) -> AsyncIterator[McpToolbox]:
     """A toolbox, closed after the block, with nothing left running."""
-    box = McpToolbox(entries(*servers), pacing=pacing, **options)
+    box = McpToolbox(entries(*servers), pacing=pacing, first_wait=first_wait, **options)
     await box.start()
     try:
         yield box

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -16,6 +17,7 @@ from mcp.types import JSONRPCNotification
 from bot.tools.child_process import child_process
 
 NEVER_READS = 'import time; print(\'{"jsonrpc":"2.0","method":"m"}\', flush=True); time.sleep(60)'
+READS = "import sys; sys.stdin.read()"
 TALKS = 'for n in range(3000): print(\'{"jsonrpc":"2.0","method":"m"}\')'
 READS_NO_MORE = (
     'import os, sys; os.close(0); print(\'{"jsonrpc":"2.0","method":"m"}\', flush=True); import time; time.sleep(60)'
@@ -29,9 +31,24 @@ async def python(program: str) -> AsyncIterator[TransportStreams]:
         yield streams
 
 
+def children() -> set[str]:
+    """The processes that were begun here and have not been seen to end."""
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
 async def tell_for_ever(outgoing: WriteStream[SessionMessage]) -> None:
     while True:
         await outgoing.send(NOTE)
+
+
+async def test_a_process_whose_start_is_called_off_has_ended_before_anybody_goes_on() -> None:
+    before = children()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with python(READS) as (incoming, _):
+            await incoming.receive()
+    assert scope.cancelled_caught
+    assert children() == before
 
 
 async def test_a_process_that_talks_and_talks_leaves_everybody_else_their_turns() -> None:

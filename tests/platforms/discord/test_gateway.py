@@ -87,7 +87,7 @@ async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway
     async with a_workplace() as place:
         assert place.listening is not None
         await place.discord.gateway.close(4004)
-        await asyncio.wait({place.listening}, timeout=5)
+        await asyncio.wait({place.listening}, timeout=30)
         failure = place.listening.exception()
         assert isinstance(failure, DeliveryFailed)
         assert failure.permanent
