@@ -57,7 +57,7 @@ class Gate:
             self._left -= 1
             if not self._left:
                 self.reached.set()
-                assert self.opened.wait(10)
+                assert self.opened.wait(60)
 
 
 async def overlapping(
