@@ -12,6 +12,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,9 @@ class Server:
         """The template with the schema."""
 
         def make(name: str) -> None:
-            asyncio.run(_upgraded(self._copy(connection, name, "template0")))
+            address = self._copy(connection, name, "template0")
+            with ThreadPoolExecutor(1) as apart:  # whoever asks first may be a coroutine
+                apart.submit(lambda: asyncio.run(_upgraded(address))).result()
 
         return self._made_once(connection, "template_real", make)
 

@@ -329,11 +329,11 @@ async def test_cancelling_hangs_up(provider: Provider) -> None:
     gate = Gate()
     async with talking(provider, Hold(Say("Rain."), gate), Say("Again.")) as (model, service):
         task = asyncio.create_task(events(model))
-        await asyncio.wait_for(asyncio.wrap_future(gate.reached), 5)
+        await asyncio.wait_for(asyncio.wrap_future(gate.reached), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(asyncio.wrap_future(service.requests[0].gone), 5)
+        await asyncio.wait_for(asyncio.wrap_future(service.requests[0].gone), 30)
         assert (await complete(model)).message.text == "Again."
 
 
@@ -370,7 +370,7 @@ async def test_closing_the_iterator_hangs_up(provider: Provider) -> None:
         stream = model.stream(asking())
         assert await next_seen(stream) == TextDelta("Rain.")
         await stream.aclose()
-        await asyncio.wait_for(asyncio.wrap_future(service.requests[0].gone), 5)
+        await asyncio.wait_for(asyncio.wrap_future(service.requests[0].gone), 30)
 
 
 async def test_time_that_the_reader_takes_is_not_cut_into_by_a_timeout(provider: Provider) -> None:

@@ -86,9 +86,9 @@ async def test_a_delta_can_be_read_before_the_reply_is_finished(provider: Provid
     gate = Gate()
     async with talking(provider, Hold(Say("Rain.", pieces=1), gate)) as (model, _):
         stream = model.stream(asking())
-        assert await asyncio.wait_for(next_seen(stream), 5) == TextDelta("Rain.")
+        assert await asyncio.wait_for(next_seen(stream), 30) == TextDelta("Rain.")
         gate.open()
-        assert isinstance(await asyncio.wait_for(next_seen(stream), 5), Completion)
+        assert isinstance(await asyncio.wait_for(next_seen(stream), 30), Completion)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 

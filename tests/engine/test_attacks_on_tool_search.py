@@ -35,7 +35,7 @@ from tests.engine.test_tool_search import SEND, TO_SAM, answered, fill, found, r
 from tests.engine.test_turns import awaiting, calls_of, decision
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from bot.domain.tools import ToolSet
 from bot.engine.tool_search_index import MOST_HITS, ToolIndex, ToolIndexes
 from tests.fakes.parts import tool
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def test_nine_of_ten_tools_are_among_the_five_that_are_found() -> None:

@@ -23,7 +23,7 @@ from types import TracebackType
 from tests.fakes.programs import Program
 from tests.platforms.console.terminal import PseudoTerminal
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds for anything a program does: much longer than it takes, even on a busy machine."""
 
 

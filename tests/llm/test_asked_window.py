@@ -14,7 +14,7 @@ from bot.llm.asked_window import MOST_LOOKS, AskedWindow
 from bot.llm.standing import Listed, Standing, Unlisted, Unsaid
 
 QUESTION = ModelRequest((user("Hi"),))
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Asked:

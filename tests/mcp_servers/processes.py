@@ -18,7 +18,7 @@ from mcp.types import CallToolResult, TextContent
 from tests.fakes.programs import python
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE = 20.0
+PATIENCE = 60.0
 HELLO = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",'
     b' "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}\n'

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.fakes.programs import Program
 from tests.stories.workplace import Workplace, becomes
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a program may take to start or to end on a busy machine."""
 
 

@@ -36,7 +36,7 @@ from tests.fakes.programs import python
 from tests.migrated import at_hand
 from tests.platforms.front_door import ScriptedCommands
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 PROGRAM = Path(__file__).with_name("team_process.py")
 ROOT = Path(__file__).parents[2]
 

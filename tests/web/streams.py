@@ -13,7 +13,7 @@ import httpx2
 
 from tests.web.house import ADMIN_TOKEN
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)

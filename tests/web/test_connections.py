@@ -15,7 +15,7 @@ from bot.web.application import application
 from bot.web.connections import Connection
 from bot.web.server import served
 
-LIMIT = 10.0
+LIMIT = 60.0
 LONG = 20_000_000
 HELLO = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 

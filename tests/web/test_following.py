@@ -18,7 +18,7 @@ from tests.fakes.parts import ANA, until
 
 KEY = ConversationKey("api", "default", "ana", "1")
 TURN = Turn("t1", KEY, 1, ANA, Question("hello"), TurnStatus.RUNNING, 0.0)
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def at(revision: int, status: TurnStatus = TurnStatus.RUNNING, **moment: Any) -> TurnView:

@@ -35,7 +35,7 @@ from bot.web.server import served
 from tests.fakes.parts import until
 from tests.web.small import OPERATORS, client_of, opened, small_application
 
-LIMIT = 10.0
+LIMIT = 60.0
 
 
 class Note(BaseModel, extra="forbid"):

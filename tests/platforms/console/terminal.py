@@ -17,7 +17,7 @@ import pyte
 
 from bot.platforms.console.look import PROMPT
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 60.0
 
 
 def echoed(text: str = "") -> str:

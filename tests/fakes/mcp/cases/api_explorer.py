@@ -25,7 +25,7 @@ DOCUMENT: dict[str, Any] = {
     "paths": {"/health": {"get": {}}, "/tickets": {"post": {"requestBody": {"$ref": "#/components/schemas/Ticket"}}}},
     "components": {"schemas": {"Ticket": TICKET}},
 }
-LIMIT = 10.0
+LIMIT = 60.0
 
 
 @dataclass
