@@ -21,7 +21,7 @@ _SINCE = Parameter("since", f"from then on, this month without it: {MOMENT}", Sh
 _BY = Parameter("by", "what the sums are for", Shape.OPTION, choices=tuple(SpentBy), metavar="|".join(SpentBy))
 _WHOSE = {Per.PERSON: "your limit", Per.CHANNEL: "this channel's limit", Per.WORKSPACE: "this workspace's limit"}
 _LENGTHS = {Every.DAY: "a day", Every.MONTH: "a month"}
-_BROKEN_OFF = "the reply broke off or is under way, so that not all of it is counted by its service"
+_UNCOUNTED = "the service has not counted all of it, or the reply broke off or is under way"
 _PRICES = "not counted as money. The operator sets prices in config/prices.toml"
 
 
@@ -139,7 +139,7 @@ def _facts(whole: Spent, left_out: int) -> tuple[tuple[str, str], ...]:
     if whole.usage.reasoning_tokens:
         facts.append(("reasoning", f"{whole.usage.reasoning_tokens:,} tokens of those that came out"))
     if whole.estimated:
-        facts.append(("estimated", f"{counted(whole.estimated, 'request')}; {_BROKEN_OFF}"))
+        facts.append(("estimated", f"{counted(whole.estimated, 'request')}; {_UNCOUNTED}"))
     if whole.unpriced:
         facts.append(("without a price", f"{counted(whole.unpriced, 'request')}; {_PRICES}"))
     if left_out > 0:

@@ -16,6 +16,7 @@ from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, ToolCall, ToolResult
 from bot.domain.policies import Ruling
 from bot.domain.tools import Tool
+from bot.domain.usage import Use
 
 
 class TurnStatus(StrEnum):
@@ -125,7 +126,8 @@ class ToolRef:
 @dataclass(frozen=True, slots=True)
 class ModelStep:
     """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it, empty
-    in what an earlier release has written. `use_id` is what it is counted under, empty in what is read back.
+    in what an earlier release has written; `usage` is what its service has counted. `use` is what it is counted as,
+    None in what is read back.
     """
 
     n: int
@@ -134,7 +136,7 @@ class ModelStep:
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     model: str = ""
-    use_id: str = ""
+    use: Use | None = None
 
 
 @dataclass(frozen=True, slots=True)

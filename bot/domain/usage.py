@@ -77,7 +77,8 @@ def fits(name: str, pattern: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Use:
     """One request to a model. `id` is its own, so that it is counted once however often it is told; `n` is the step of
-    its turn. `estimated` says that its reply is under way or broke off, so that its service has not said all of this.
+    its turn. `estimated` says that its service has not said all of this: the reply is under way or broke off, or the
+    service does not count.
     """
 
     id: str

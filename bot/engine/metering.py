@@ -2,7 +2,8 @@
 
 Called by whoever asks a model. A reply that is whole is counted with its row; everything else is counted from here:
 replies that broke off and summaries at once, and replies under way every few seconds, so that they are counted even if
-this process is killed. Each request is counted once, under its own id, however often that is written.
+this process is killed. Each request is counted once, under its own id, however often that is written. What a service
+does not count is estimated.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Attempt:
         self._since: list[str] = []
         """What was written since the service has counted."""
         self._whole: Usage | None = None
+        """What the service has counted of the whole reply, if it has."""
 
     def take(self, event: ModelEvent) -> None:
         """Another event of the reply: most are more of its text."""
@@ -68,11 +70,13 @@ class Attempt:
             case ReasoningDelta(text) | CallDelta(text):
                 self._since.append(text)
             case Counted(usage, model):
-                if usage.output_tokens > self._counted.output_tokens:
-                    self._since.clear()
-                self._counted, self._model = _most(usage, self._counted), model or self._model
-            case Completion():
-                self._whole, self._model = event.usage, event.model or self._model
+                self._count(usage, model)
+            case Completion(message, _, usage, model):
+                if not self._since:
+                    self._since.append(message.text)
+                if usage.input_tokens and (usage.output_tokens or not any(self._since)):
+                    self._whole = usage
+                self._count(usage, model)
 
     @property
     def use(self) -> Use | None:
@@ -81,6 +85,11 @@ class Attempt:
             return None
         usage = self._estimated() if self._whole is None else self._whole
         return Use(self.id, self._asked.n, self._asked.kind, self._model, usage, estimated=self._whole is None)
+
+    def _count(self, usage: Usage, model: str) -> None:
+        if usage.output_tokens > self._counted.output_tokens:
+            self._since.clear()
+        self._counted, self._model = _most(usage, self._counted), model or self._model
 
     def _estimated(self) -> Usage:
         """What the service has counted, and estimates of all that it has not."""
@@ -163,9 +172,9 @@ class Meter:
         self._attempts: list[Attempt] = []
 
     @property
-    def use_id(self) -> str:
-        """What the last request is counted under."""
-        return self._attempts[-1].id
+    def use(self) -> Use | None:
+        """What the last request has taken."""
+        return self._attempts[-1].use
 
     async def begin(self, asked: Asked) -> Attempt:
         """Another request is sent. What broke off before is counted first."""

@@ -279,7 +279,7 @@ class TurnInProgress:
             completion.usage,
             self._notes(completion, last_round=last_round),
             completion.model,
-            self._meter.use_id,
+            self._meter.use,
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:

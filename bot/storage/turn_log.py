@@ -317,7 +317,7 @@ class SqlTurnLog:
 
     def _charges(self, new: Sequence[Step]) -> Sequence[Charge]:
         return [
-            self._charge(Use(step.use_id or uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
+            self._charge(step.use or Use(uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
             for step in new
             if isinstance(step, ModelStep)
         ]

@@ -61,7 +61,7 @@ async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) ->
         ("anthropic:best", "3", "~12,000", "4,000", "~3,000", "~0.42 EUR"),
         ("demo", "1", "10", "0", "5", "no price"),
     )
-    assert dict(reply.details)["estimated"].startswith("2 requests; the reply broke off or is under way")
+    assert dict(reply.details)["estimated"].startswith("2 requests; the service has not counted all of it")
     assert reply.data is not None
     assert reply.data["total"]["estimated"] == 2
 

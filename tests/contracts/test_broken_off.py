@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -29,7 +30,7 @@ FINAL = Use("u1", 1, UsageKind.REPLY, "m", WHOLE)
 
 
 def answer(use_id: str) -> ModelStep:
-    return ModelStep(1, assistant("Done."), StopReason.ANSWERED, WHOLE, model="m", use_id=use_id)
+    return ModelStep(1, assistant("Done."), StopReason.ANSWERED, WHOLE, model="m", use=replace(FINAL, id=use_id))
 
 
 async def since(ledger: Ledger, moment: float) -> Spent:

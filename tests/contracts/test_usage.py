@@ -33,6 +33,10 @@ def answer(n: int = 1, model: str = "paid:best", usage: Usage = TAKEN) -> ModelS
     return ModelStep(n, assistant("Done."), StopReason.ANSWERED, usage, model=model)
 
 
+def counted_as(use_id: str) -> Use:
+    return Use(use_id, 1, UsageKind.REPLY, "paid:best", TAKEN)
+
+
 def priced(ledger: Ledger, prices: PriceList = EURO) -> SqlTurnLog:
     ledger.log = SqlTurnLog(ledger.database, prices=prices)
     return ledger.log
@@ -207,7 +211,7 @@ async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(le
     log = priced(ledger)
     claim = await begun(ledger)
     await log.charge([(claim, begun_reply(900, model="other:free"))])
-    reply = replace(answer(), use_id="u1")
+    reply = replace(answer(), use=counted_as("u1"))
     if ends:
         await log.finish(claim, TurnStatus.DONE, [reply], "")
     else:
@@ -223,7 +227,7 @@ async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_
     claim = await begun(ledger)
     await ledger.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
-        await ledger.log.append(claim, replace(answer(), use_id="u1"), [])
+        await ledger.log.append(claim, replace(answer(), use=counted_as("u1")), [])
     await ledger.log.charge([(claim, Use("u1", 1, UsageKind.REPLY, "paid:best", TAKEN))])
     assert await whole(ledger) == Spent(1, TAKEN, unpriced=1)
 
@@ -243,5 +247,5 @@ async def test_what_was_estimated_before_the_process_died_stays(ledger: Ledger) 
     ledger.time += DAY
     log = await ledger.restart()
     (again,) = await log.claim(1)
-    await log.finish(again, TurnStatus.DONE, [replace(answer(), use_id="u2")], "")
+    await log.finish(again, TurnStatus.DONE, [replace(answer(), use=counted_as("u2"))], "")
     assert await whole(ledger) == Spent(2, Usage(2000, 240, 400, 100, 50), unpriced=2, estimated=1)

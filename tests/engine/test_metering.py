@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -363,11 +363,45 @@ async def test_of_models_that_refuse_only_the_one_that_began_is_counted(house: H
     assert list(await by_model(house)) == ["second"]
 
 
+# Services that do not count
+
+
+def uncounted(usage: Usage) -> Completion:
+    return replace(ANSWER, usage=usage)
+
+
+async def test_a_whole_reply_that_its_service_does_not_count_is_estimated(house: House) -> None:
+    async with asked(house, [TextDelta(HALF), uncounted(Usage())]) as question:
+        assert (await question.ended()).turn.status is TurnStatus.DONE
+        found = await spent(house)
+    assert (found.requests, found.estimated) == (1, 1)
+    assert found.usage.output_tokens == round(of_text(HALF))
+    assert found.usage.input_tokens > 0
+
+
+async def test_what_a_service_does_not_count_of_a_reply_is_estimated_and_the_rest_is_not(house: House) -> None:
+    async with asked(house, [TextDelta(HALF), uncounted(Usage(1_000, 0, 400))]) as question:
+        await question.ended()
+        assert await spent(house) == Spent(1, Usage(1_000, round(of_text(HALF)), 400), unpriced=1, estimated=1)
+
+
+async def test_a_reply_that_came_all_at_once_is_estimated_by_what_it_says(house: House) -> None:
+    async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
+        await question.ended()
+        assert (await spent(house)).usage == Usage(1_000, round(of_text(HALF)))
+
+
+async def test_an_answer_without_a_word_took_what_its_service_says(house: House) -> None:
+    async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(""))]) as question:
+        await question.ended()
+        assert await spent(house) == Spent(1, Usage(1_000), unpriced=1)
+
+
 # Summaries
 
 
 async def test_a_summary_that_broke_off_is_counted_as_one(house: House) -> None:
-    model = ScriptedModel([say(f"a{n} {'word ' * 400}") for n in range(2)])
+    model = ScriptedModel([replace(say(f"a{n} {'word ' * 400}"), usage=REAL) for n in range(2)])
     house.model = model
     engine = house.engine(memory=Memory(tokens=800))
     async with running(engine):

@@ -55,7 +55,7 @@ async def asked(engine: Engine, house: House, said: InboundMessage) -> TurnView:
 
 
 async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_begins_anew(house: House) -> None:
-    house.model.script = [costs(Usage(900, 99)), costs(Usage(0, 1)), say("Good morning.")]
+    house.model.script = [costs(Usage(900, 98)), costs(Usage(1, 1)), say("Good morning.")]
     engine = limited(house, TOKENS_A_DAY)
     async with running(engine):
         assert (await asked(engine, house, message("one"))).turn.status is TurnStatus.DONE
@@ -83,7 +83,7 @@ async def test_what_has_begun_is_finished(house: House) -> None:
 
 
 async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(house: House) -> None:
-    house.model.script = [costs(Usage(600, 0)) for _ in range(4)]
+    house.model.script = [costs(Usage(500, 100)) for _ in range(4)]
     engine = limited(
         house, Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 500), Limit(Per.CHANNEL, Every.MONTH, Unit.TOKENS, 1_000)
     )
@@ -100,7 +100,7 @@ async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(house: Ho
 
 
 async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(house: House) -> None:
-    house.model.script = [costs(Usage(1_000, 0)) for _ in range(4)]
+    house.model.script = [costs(Usage(900, 100)) for _ in range(4)]
     engine = limited(house, TOKENS_A_DAY)
     places = [
         HALL,
@@ -115,7 +115,7 @@ async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(house
 
 
 async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_that(house: House) -> None:
-    house.model.script = [costs(Usage(1_000, 0)) for _ in range(100)]
+    house.model.script = [costs(Usage(900, 100)) for _ in range(100)]
     engine = limited(house, TOKENS_A_DAY)
     async with running(engine):
         receipts = [

@@ -135,7 +135,7 @@ usage = sa.Table(
     # In micro-units of the currency; null where the model had no price that day.
     sa.Column("cost", sa.BigInteger),
     sa.Column("currency", sa.Text, nullable=False, server_default=""),
-    # Its reply is under way or broke off: what its service has not said is estimated.
+    # Its service does not count, or the reply is under way or broke off: what was not said is estimated.
     sa.Column("estimated", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 sa.Index("usage_person", usage.c.person, usage.c.at)
