@@ -6,7 +6,6 @@ for `rendering` and the platforms.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,27 +13,17 @@ from bot.domain.turns import Step, StepStatus, ToolStep, Turn
 
 ReadFile = Callable[[str], Awaitable[bytes]]
 
-TRYING_AGAIN = "Trying again in"
-"""Begins the `activity` of a turn whose model is asked again after a pause."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A model was busy or could not be reached, as `reason` says, and is asked again after so many seconds. Its text is
-    the turn's `activity` meanwhile.
-    """
+    """A model was busy or could not be reached, as `reason` says, and is asked again after so many seconds."""
 
     seconds: int
     reason: str
 
     def __str__(self) -> str:
-        return f"{TRYING_AGAIN} {self.seconds} s. {self.reason}"
-
-    @classmethod
-    def in_activity(cls, activity: str) -> Pause | None:
-        """The pause that an `activity` is about, if it is about one."""
-        match = re.fullmatch(rf"{TRYING_AGAIN} ([0-9]+) s\. (.*)", activity, re.DOTALL)
-        return cls(int(match[1]), match[2]) if match else None
+        # The wait comes first: a narrow screen shows the beginning of this line, and reasons can be long.
+        return f"Trying again in {self.seconds} s. {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +43,10 @@ class TurnView:
     """A turn as it should be drawn.
 
     `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
-    calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with. Of a
-    queued turn, `ahead` counts the turns that come first, and `blocker` is the one it waits for. `read` gives the bytes
-    of a file that one of the turn's tools returned, by its id (`KeptFile`), to whoever draws it; it raises NotFound.
+    calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with, in
+    words (`str`). Of a queued turn, `ahead` counts the turns that come first, and `blocker` is the one it waits for.
+    `read` gives the bytes of a file that one of the turn's tools returned, by its id (`KeptFile`), to whoever draws it;
+    it raises NotFound.
     """
 
     turn: Turn
@@ -65,7 +55,7 @@ class TurnView:
     streaming: str = ""
     running: frozenset[int] = frozenset()
     progress: Mapping[int, str] = field(default_factory=dict)
-    activity: str = ""
+    activity: str | Pause = ""
     ahead: int = 0
     blocker: Blocker | None = None
     read: ReadFile | None = field(default=None, compare=False, repr=False)
@@ -74,11 +64,6 @@ class TurnView:
     def awaiting(self) -> tuple[ToolStep, ...]:
         """Calls that wait for a signature."""
         return tuple(step for step in self.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
-
-    @property
-    def pause(self) -> Pause | None:
-        """The pause after which the model is asked again, while it lasts."""
-        return Pause.in_activity(self.activity)
 
     @property
     def asks(self) -> bool:

@@ -13,7 +13,6 @@ from bot.engine.metering import Attempt
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import LanguageModel
 
-THINKING = "Thinking"
 ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
 MOST_REFUSED = 8
@@ -24,9 +23,10 @@ async def ask(
     model: LanguageModel,
     request: ModelRequest,
     *,
+    activity: str,
     begin: Callable[[], Awaitable[Attempt]],
     on_text: Callable[[str], None],
-    on_activity: Callable[[str], None],
+    on_activity: Callable[[str | Pause], None],
     on_refused: Callable[[Tool, ModelRejected], None],
     pause: Callable[[float], Awaitable[None]],
 ) -> Completion:
@@ -34,13 +34,14 @@ async def ask(
     service refuses a whole request for one tool, so it is asked again without it at once.
 
     `begin` meters each attempt from then on. `on_text` gets the reply's text so far, from its beginning, also when a
-    second attempt starts over; `on_activity` what the person should know about the wait, `on_refused` each tool that is
-    dropped. Raises ModelUnavailable when all attempts have failed or the provider asks for a longer pause than a person
-    should sit through, ModelRejected at once where it is not about a tool.
+    second attempt starts over; `on_activity` gets `activity` as each attempt begins, and what the person should know
+    about the wait before the next; `on_refused` each tool that is dropped. Raises ModelUnavailable when all attempts
+    have failed or the provider asks for a longer pause than a person should sit through, ModelRejected at once where it
+    is not about a tool.
     """
     attempt, refused = 1, 0
     while True:
-        on_activity(THINKING)
+        on_activity(activity)
         try:
             return await _attempt(model, request, await begin(), on_text)
         except ModelRejected as problem:
@@ -56,8 +57,7 @@ async def ask(
             if attempt == ATTEMPTS or seconds > LONGEST_WAIT_SECONDS:
                 raise
             on_text("")
-            # The wait comes first: a narrow screen shows the beginning of this line, and causes can be long.
-            on_activity(str(Pause(round(seconds), problem.cause)) if seconds >= 1 else problem.cause)
+            on_activity(Pause(round(seconds), problem.cause) if seconds >= 1 else problem.cause)
             await pause(seconds)
             attempt += 1
 

@@ -16,7 +16,8 @@ from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, TurnRecord
 from bot.domain.usage import UsageKind
-from bot.engine.asking import THINKING, ask
+from bot.domain.views import Pause
+from bot.engine.asking import ask
 from bot.engine.attachments import Attached, read_attachments
 from bot.engine.context import LAST_ROUND, Surroundings, large_results, older_results, transcript
 from bot.engine.disclosure import Disclosure
@@ -37,6 +38,7 @@ _MOST_MOVES = 3
 """To models that take something else than the one before: where all of them are away, that has to end."""
 Offer = Callable[[str, Capabilities], ToolSet]
 """What the model of a name is given of the tools, as it is able (`offering.given`)."""
+_THINKING = "Thinking"
 _SHORTER = "That was too long for the model: asking again in fewer words"
 
 
@@ -85,7 +87,7 @@ class Prompting:
         disclosure: Callable[[], Awaitable[Disclosure]],
         *,
         on_text: Callable[[str], None],
-        on_activity: Callable[[str], None],
+        on_activity: Callable[[str | Pause], None],
     ) -> None:
         self._claim = claim
         self._parts = parts
@@ -103,7 +105,7 @@ class Prompting:
         self._images = ReturnedImages(partial(parts.log.file, claim.turn_id))
         self._notes: list[str] = []
         self._absent: Sequence[str] = ()
-        self._why = ""
+        self._activity = _THINKING
         self._sized: tuple[tuple[Tool, ...], float] | None = None
 
     @property
@@ -136,9 +138,10 @@ class Prompting:
                 completion = await ask(
                     model,
                     request,
+                    activity=self._activity,
                     begin=partial(self._begin, record, profile, model, size),
                     on_text=self._on_text,
-                    on_activity=self._announce,
+                    on_activity=self._on_activity,
                     on_refused=partial(self._note_refusal, profile, model),
                     pause=self._parts.pause,
                 )
@@ -155,9 +158,9 @@ class Prompting:
                     raise
                 self._share = self._levels[0].history
                 self._on_text("")
-                self._why = _SHORTER
+                self._activity = _SHORTER
                 continue
-            self._why = ""
+            self._activity = _THINKING
             if is_text(request):
                 counted = completion.model or profile.model
                 self._parts.estimates.counted(counted, size, completion.usage.input_tokens)
@@ -248,10 +251,6 @@ class Prompting:
 
     async def _begin(self, record: TurnRecord, profile: Profile, model: LanguageModel, size: float) -> Attempt:
         return await self._meter.begin(Asked(record.next_n, UsageKind.REPLY, asked(profile, model), size))
-
-    def _announce(self, activity: str) -> None:
-        """Where it is asked again, people see why instead of the usual word."""
-        self._on_activity(self._why if activity == THINKING and self._why else activity)
 
     def _note_refusal(self, profile: Profile, model: LanguageModel, tool: Tool, problem: ModelRejected) -> None:
         self._parts.refused.add(asked(profile, model), tool, problem)

@@ -26,7 +26,7 @@ from bot.domain.turns import (
     TurnRecord,
     TurnStatus,
 )
-from bot.domain.views import TurnView
+from bot.domain.views import Pause, TurnView
 from bot.engine.admission import Admission
 from bot.engine.calling import call_tool
 from bot.engine.correcting import GAVE_UP, is_at_a_loss
@@ -77,7 +77,7 @@ class TurnInProgress:
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._doorbell = asyncio.Event()
         self._streaming = ""
-        self._activity = ""
+        self._activity: str | Pause = ""
         self._progress: dict[int, str] = {}
         self._questions = Questions(claim, parts.log, parts.approval_seconds, self._see)
         self._questions.see(record)
@@ -333,7 +333,7 @@ class TurnInProgress:
         self._streaming, self._activity = text, ""
         self._redraw()
 
-    def _note_activity(self, activity: str) -> None:
+    def _note_activity(self, activity: str | Pause) -> None:
         self._activity = activity
         self._redraw()
 

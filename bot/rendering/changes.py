@@ -26,7 +26,7 @@ from bot.domain.events import (
     TurnQueued,
 )
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import Pause, TurnView
 
 _SENT = (StepStatus.STARTED, StepStatus.ASKING, StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
 
@@ -64,8 +64,8 @@ def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
         else:
             yield from _call(old.get(step.n), before, step, after)
     yield from _reply(after.turn.id, told, replies, said)
-    if (pause := after.pause) is not None and not (before and before.activity == after.activity):
-        yield ModelPaused(after.turn.id, pause)
+    if isinstance(after.activity, Pause) and not (before and before.activity == after.activity):
+        yield ModelPaused(after.turn.id, after.activity)
     yield from _ending(after)
 
 

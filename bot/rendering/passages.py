@@ -196,7 +196,7 @@ def _ending(view: TurnView) -> Iterator[Entry]:
             yield Busy(said)
         case TurnStatus.QUEUED | TurnStatus.RUNNING | TurnStatus.WAITING:
             yield from (replace(each, growing=True) for each in _said(view.streaming))
-            if not view.streaming.strip() and (activity := one_line(view.activity, NOTE_LIMIT)):
+            if not view.streaming.strip() and (activity := one_line(str(view.activity), NOTE_LIMIT)):
                 yield Busy(activity)
         case TurnStatus.CANCELLED:
             yield Remark(STOPPED)

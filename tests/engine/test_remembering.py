@@ -229,7 +229,7 @@ async def test_a_request_that_is_too_long_is_shortened_and_asked_again_and_peopl
         if words(request)[-1] == "q4" and (problem := next(refusals, None)):
             raise problem
         if words(request)[-1] == "q4":
-            await house.surface.wait_for(lambda view: "too long for the model" in view.activity)
+            await house.surface.wait_for(lambda view: "too long for the model" in str(view.activity))
         return say(f"a {LONG}")
 
     house.model.script = [answer] * 10

@@ -8,7 +8,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import NotSent, OutcomeUnknown, ServerGuidance, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import Pause, TurnView
 from bot.engine.offering import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
@@ -276,7 +276,7 @@ async def test_a_busy_model_is_asked_again_after_the_pause_it_named(house: House
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
         if seconds == 7.0:
-            await house.surface.wait_for(lambda view: "Trying again in 7 s" in view.activity)
+            await house.surface.wait_for(lambda view: view.activity == Pause(7, "The model is rate-limited."))
         await asyncio.sleep(0)
 
     engine = house.engine(pause=pause)

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.messages import ToolCall
 from bot.domain.turns import Question, StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import Pause, TurnView
 from bot.rendering.passages import (
     FAILED,
     SECOND_TRY,
@@ -128,6 +128,8 @@ def test_what_is_being_written_grows_and_what_is_being_done_is_said_meanwhile() 
     busy = replace(a_view(), activity="Thinking\nhard")
     assert only(busy).entries == (Busy("Thinking hard"),)
     assert only(replace(busy, streaming="Hel")).entries == (Said("Hel", growing=True),)
+    paused = replace(busy, activity=Pause(20, "The service is\noverloaded (529)."))
+    assert only(paused).entries == (Busy("Trying again in 20 s. The service is overloaded (529)."),)
 
 
 def test_a_queued_turn_says_what_it_waits_for() -> None:

@@ -156,7 +156,7 @@ class Page:
             return self.busy
         if view.streaming:
             return ""
-        return waiting(view) or view.activity or _usual(view)
+        return waiting(view) or str(view.activity) or _usual(view)
 
     def _way_out(self) -> str:
         """What can be done about it: nobody else will sign what is in the way."""

@@ -9,7 +9,7 @@ import json
 from typing import TextIO
 
 from bot.domain.turns import ModelStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import Pause, TurnView
 from bot.platforms.console.entries import Called, Entry, Failure, Remark, Returned, Said, Unsure, entries
 from bot.platforms.console.lines import card_text, inquiry_text, outside, tool_text
 from bot.platforms.console.look import Look
@@ -33,7 +33,7 @@ class Margin:
         self._look = look
         self._conversation = one_line(view.turn.conversation.thread, 60)
         self._written: set[tuple[str, str]] = set()
-        self._activity = ""
+        self._activity: str | Pause = ""
 
     def beside(self, entry: Entry) -> None:
         """Write an entry that is not the answer, if there is something new to it."""
@@ -62,8 +62,8 @@ class Margin:
 
     def pause(self, view: TurnView) -> None:
         """Write that the model is asked again, and when: each time, since nothing moves here meanwhile."""
-        if view.activity != self._activity and view.pause is not None:
-            self.line(f"  {self._look.dim(outside(view.activity))}")
+        if isinstance(view.activity, Pause) and view.activity != self._activity:
+            self.line(f"  {self._look.dim(outside(str(view.activity)))}")
         self._activity = view.activity
 
     def cards(self, view: TurnView) -> None:

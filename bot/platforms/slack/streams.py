@@ -125,5 +125,5 @@ def _title(view: TurnView) -> str:
     if view.asks and not view.awaiting:
         return WAITS_FOR_AN_ANSWER
     if view.turn.status is TurnStatus.RUNNING and view.activity:
-        return one_line(view.activity, TASK_TEXT)
+        return one_line(str(view.activity), TASK_TEXT)
     return _TITLES[view.turn.status]

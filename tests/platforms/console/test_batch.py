@@ -17,7 +17,7 @@ from bot.domain.approvals import NotAllowed, Verdict
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TRYING_AGAIN, Pause, TurnView
+from bot.domain.views import Pause, TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.clerk import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, piped
@@ -123,7 +123,7 @@ async def test_the_answer_goes_to_standard_output_and_everything_else_to_standar
 
 
 async def test_each_time_the_model_is_asked_again_is_told_on_standard_error() -> None:
-    again = f"{TRYING_AGAIN} 20 s. The service is overloaded (529)."
+    again = Pause(20, "The service is overloaded (529).")
 
     async def waits(turn: ScriptedTurn) -> None:
         for activity in ("Thinking", again, again, "Thinking", again):
@@ -136,14 +136,11 @@ async def test_each_time_the_model_is_asked_again_is_told_on_standard_error() ->
 
 
 async def test_each_time_the_model_is_asked_again_is_an_event() -> None:
-    pauses = [
-        Pause(20, "The service is overloaded (529).\nSorry."),
-        Pause(2, "It is away. Trying again in 5 s. helps."),
-    ]
+    pauses = [Pause(20, "The service is overloaded (529).\nSorry."), Pause(2, "It is away.")]
 
     async def waits(turn: ScriptedTurn) -> None:
-        for activity in ("Thinking", pauses[0], pauses[0], "Thinking", pauses[0], "Thinking", pauses[1], TRYING_AGAIN):
-            await turn.show(activity=str(activity))
+        for activity in ("Thinking", pauses[0], pauses[0], "Thinking", pauses[0], "Thinking", pauses[1]):
+            await turn.show(activity=activity)
         await turn.end("There it is.")
 
     async with process("go", {"go": waits}, json=True) as running:

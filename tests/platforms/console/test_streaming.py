@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from bot.domain.turns import StepStatus
+from bot.domain.views import Pause
 from bot.platforms.console.look import Look
 from bot.platforms.console.markdown import Typesetter
 from bot.rendering.markdown_blocks import split_blocks
@@ -146,7 +147,7 @@ async def test_the_seconds_are_shown_once_it_takes_long() -> None:
         await chat.terminal.prompts()
 
 
-WHY = "Trying again in 20 s. The model service at 127.0.0.1:8080 is overloaded (529): 日本語 " + "and more " * 40
+WHY = Pause(20, "The model service at 127.0.0.1:8080 is overloaded (529): 日本語 " + "and more " * 40)
 
 
 @pytest.mark.parametrize(
