@@ -21,7 +21,6 @@ from bot.rendering.plain import one_line
 
 SLOT = "reply"
 COMPLETE = "complete"
-BEGUN = "begun"
 
 
 class Drawing(Protocol):
@@ -66,7 +65,7 @@ class ConsoleSurface:
         return 0.05
 
     async def show(self, view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
-        """Draw a turn and say so once it is written. A turn that was drawn to its end is not drawn again."""
+        """Draw a turn. One that was drawn to its end is not drawn again, which is all there is to be remembered."""
         ours = await self._watch.ours(view.turn.id)
         complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         # First, so that no line about a file comes into the midst of a reply.
@@ -82,7 +81,8 @@ class ConsoleSurface:
                 self._watch.drew(view)
                 raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
         try:
-            yield Drawn(SLOT, COMPLETE if view.turn.status.ended else BEGUN)
+            if view.turn.status.ended:
+                yield Drawn(SLOT, COMPLETE)
         finally:
             self._watch.drew(view)
 

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from bot.domain.messages import FilePart, ImagePart, ToolResult
-from bot.domain.turns import StepStatus
+from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.console.look import Look
 from bot.platforms.console.person import Person
@@ -59,7 +59,8 @@ async def test_files_are_written_once_for_the_persons_eyes_alone_and_named(tmp_p
 async def test_a_file_that_cannot_be_written_costs_the_turn_nothing(tmp_path: Path) -> None:
     folder, errors, refs = tmp_path / "files", io.StringIO(), dict[str, str]()
     put_in_the_way(folder)
-    await draw(a_surface(folder, errors), with_files(ImagePart(b"png", "image/png", "cat.png")), refs)
-    assert refs["file-1-0"] == "left out"
-    assert refs["reply"]
+    view = with_files(ImagePart(b"png", "image/png", "cat.png"))
+    ended = dataclasses.replace(view, turn=a_turn("t1", "show", status=TurnStatus.DONE))
+    await draw(a_surface(folder, errors), ended, refs)
+    assert refs == {"file-1-0": "left out", "reply": "complete"}
     assert "cat.png could not be saved" in errors.getvalue()
