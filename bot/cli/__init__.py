@@ -56,7 +56,8 @@ def _root(
 def main() -> None:
     """The entry point."""
     try:
-        code = app(standalone_mode=False)
+        # Called so whatever it was started as: people read of it under this name.
+        code = app(prog_name="countersign", standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "countersign"

@@ -97,6 +97,8 @@ class Turn:
     created_at: float
     failure: str = ""
     """Why a failed turn failed, or who stopped a cancelled one: a sentence for people."""
+    begun: bool = False
+    """Somebody has driven it, if only until now: it is queued again after a signature, or because it was given back."""
 
 
 @dataclass(frozen=True, slots=True)

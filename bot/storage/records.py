@@ -190,6 +190,7 @@ def read_turn(row: Any) -> Turn:
         status=TurnStatus(row.status),
         created_at=row.created_at,
         failure=row.failure,
+        begun=row.fence > 0,
     )
 
 

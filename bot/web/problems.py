@@ -8,8 +8,7 @@ repeats a value that was sent: it may be a secret.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
@@ -29,11 +28,9 @@ from bot.errors import (
     ServerTrouble,
     SettingsError,
 )
+from bot.web.wrong_fields import wrong_fields
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
-
-_MOST_FIELDS = 50
-_LONGEST_NAME = 100
 
 
 class Problem(Exception):
@@ -144,27 +141,13 @@ def of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = 
     return Problem(status, code, message, fix, headers=headers)
 
 
-def of_validation(error: RequestValidationError) -> Problem:
-    """What does not fit the shape of a request, field by field, without what was sent."""
+def of_validation(error: RequestValidationError, shape: object = None) -> Problem:
+    """What does not fit the shape of a request, field by field, without what was sent. `shape` is the body's type."""
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return Problem(400, "not_json", "The body is not JSON.", "send one JSON object")
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", _fields(found))
-
-
-def _fields(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for each in found[:_MOST_FIELDS]:
-        _, *names = each["loc"]
-        name = ".".join(map(str, names))[:_LONGEST_NAME] or "body"
-        said = "It is not a field of this." if each["type"] == "extra_forbidden" else _sentence(each)
-        fields.setdefault(name, said)
-    return fields
-
-
-def _sentence(found: Mapping[str, Any]) -> str:
-    said = str(found["msg"]).removeprefix("Value error, ")
-    return f"{said[:1].upper()}{said[1:]}{'' if said.endswith('.') else '.'}"
+    named = wrong_fields(found, error.body, shape)
+    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", named)
 
 
 async def _answer_problem(request: Request, problem: Exception) -> Response:
@@ -187,7 +170,9 @@ async def _answer_refusal(request: Request, refusal: Exception) -> Response:
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answered(of_validation(error), request_id(request))
+    body = getattr(request.scope.get("route"), "body_field", None)
+    shape = None if body is None else body.field_info.annotation
+    return answered(of_validation(error, shape), request_id(request))
 
 
 async def answer_status(request: Request, error: Exception) -> Response:

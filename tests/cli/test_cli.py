@@ -231,9 +231,10 @@ def test_an_interruption_has_its_own_exit_code(countersign: Countersign, monkeyp
 def test_the_module_and_the_command_are_one_program(folder: Path) -> None:
     ended = program(folder, "--version")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"countersign {bot.__version__}\n", "")
-    ended = program(folder, "chat", "--nope")
+    ended = program(folder, "chat", "--frobnicate")
     assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
+    assert ended.stderr == "countersign: No such option: --frobnicate. Fix: see `countersign chat --help`\n"
+    assert program(folder, "chat", "--help").stdout.startswith("Usage: countersign chat ")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("chat", "--help")])

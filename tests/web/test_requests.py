@@ -273,10 +273,10 @@ async def test_fields_that_cannot_be_used_are_named_and_nothing_that_was_sent_is
     answer = await client.put("/api/notes/a", json=sent)
     assert answer.status_code == 422
     assert error(answer)["fields"] == {
-        "text": "Input should be a valid string.",
-        "number": "Input should be a valid integer, unable to parse string as an integer.",
-        "secret": "Input should be a valid string.",
-        "secrett": "It is not a field of this.",
+        "text": "It must be text.",
+        "number": "It must be a whole number.",
+        "secret": "It must be text.",
+        "secrett": "It is not known here. Did you mean `secret`?",
     }
     assert "hunter2" not in answer.text
     query = await client.get("/api/notes/a?most=hunter2")

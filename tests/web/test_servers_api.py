@@ -211,8 +211,8 @@ UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"name": "x", "serverId": "No Slug", "url": "https://x.example"}, "serverId", "Lower-case"),
     ({"name": "x", "url": "https://x.example", "policy": "maybe"}, "policy", "One of"),
     ({"name": "x", "url": "https://x.example", "config": {"headers": {"a b": "v"}}}, "config.headers", ""),
-    ({"name": "x", "url": "https://x.example", "colour": "red"}, "colour", "not a field"),
-    ({"name": "x", "config": {"url": "https://x.example", "color": 1}}, "config.color", "not a field"),
+    ({"name": "x", "url": "https://x.example", "colour": "red"}, "colour", "not known here"),
+    ({"name": "x", "config": {"url": "https://x.example", "color": 1}}, "config.color", "not known here"),
 ]
 """What is sent, which field is wrong with it, and what is said of that."""
 

@@ -4,11 +4,13 @@ where a request acts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
 from fastapi import Depends, Path, Query, Request
+from pydantic import AfterValidator, Field
 
 from bot.commands.directory import Directory
 from bot.commands.parts import CommandParts
@@ -27,7 +29,19 @@ from bot.web.problems import Problem
 
 WORKSPACE = r"^[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}$"
 """How a workspace is written: `slack:T1`, `discord:1`, `api:default`. It stands in addresses as it is."""
+WORKSPACE_FORM = "a workspace is PLATFORM:ID, for example slack:T1"
+"""The same for people."""
 OFF = "MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools."
+
+
+def _written(workspace: str) -> str:
+    if not re.fullmatch(WORKSPACE, workspace):
+        raise ValueError(WORKSPACE_FORM)
+    return workspace
+
+
+WorkspaceName = Annotated[str, AfterValidator(_written), Field(json_schema_extra={"pattern": WORKSPACE})]
+"""A workspace as a request names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +109,7 @@ class Services:
         self,
         request: Request,
         caller: AdminCaller,
-        workspace: Annotated[str, Path(pattern=WORKSPACE, description="Such as `slack:T1` or `api:default`.")],
+        workspace: Annotated[WorkspaceName, Path(description="Such as `slack:T1` or `api:default`.")],
     ) -> Here:
         """Acts in the workspace that the path names. Raises Problem."""
         here = self.at(caller, within(caller, workspace))
@@ -106,7 +120,7 @@ class Services:
         request: Request,
         caller: AdminCaller,
         workspace: Annotated[
-            str | None, Query(pattern=WORKSPACE, description="Such as `slack:T1`; without it, as the token goes.")
+            WorkspaceName | None, Query(description="Such as `slack:T1`; without it, as the token goes.")
         ] = None,
     ) -> Here:
         """Acts in the workspace that the query names, if it names one. Raises Problem."""

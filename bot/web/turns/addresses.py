@@ -15,10 +15,9 @@ from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.servers import EVERYWHERE
 from bot.web.authentication import within
 from bot.web.problems import Problem
-from bot.web.servers.services import WORKSPACE
+from bot.web.servers.services import WORKSPACE, WORKSPACE_FORM
 
 _THREAD = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-WORKSPACE_FORM = "a workspace is PLATFORM:ID, for example slack:T1"
 THREAD_FORM = "an id has up to 128 letters, digits and . _ ~ -"
 
 

@@ -121,7 +121,7 @@ class Teller:
 
     @property
     def _has_begun(self) -> bool:
-        """Whether it was told that the turn has begun: one whose process has died since begins again, unnoticed."""
+        """Whether it was told that the turn has begun. What was read of it a moment before it did may come later."""
         return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
 
     def _event(self, name: str, data: Mapping[str, Any], **told: Any) -> StreamEvent:

@@ -156,7 +156,7 @@ SignedBy = Callable[[Terms, ConversationKey], str]
 """Whose signature a call takes somewhere, in a few words (`bot.commands.parts.Administration.signed_by`)."""
 
 _TURNS = {
-    TurnStatus.QUEUED: ConversationStatus.CREATED,
+    TurnStatus.QUEUED: ConversationStatus.STREAMING,
     TurnStatus.RUNNING: ConversationStatus.STREAMING,
     TurnStatus.WAITING: ConversationStatus.STREAMING,
     TurnStatus.DONE: ConversationStatus.COMPLETED,
@@ -178,17 +178,17 @@ _CALLS = {
 
 
 def status_of(view: TurnView) -> ConversationStatus:
-    """How a response stands."""
-    if view.turn.status is TurnStatus.QUEUED and not waits_its_turn(view):
-        return ConversationStatus.STREAMING
-    return _TURNS[view.turn.status]
+    """How a response stands. The view `conversation_states` says the same of a conversation's last one, by the same
+    rule.
+    """
+    return ConversationStatus.CREATED if waits_its_turn(view) else _TURNS[view.turn.status]
 
 
 def waits_its_turn(view: TurnView) -> bool:
-    """Whether nothing has come of a response yet. One that goes on after a signature or an answer is in the queue for a
-    moment, too, and has begun long since.
+    """Whether nothing has come of a response yet. One that goes on after a signature or an answer, or that was given
+    back by a process that ends, is in the queue for a moment, too, and has begun long since.
     """
-    return view.turn.status is TurnStatus.QUEUED and not view.steps
+    return view.turn.status is TurnStatus.QUEUED and not view.turn.begun
 
 
 def is_waiting(view: TurnView) -> bool:
