@@ -330,6 +330,8 @@ class Drawings:
                     limit.reschedule(None)
                     await self._log.keep(view.turn.id, drawn)
                     refs[drawn.slot] = drawn.ref
+                    # If the database was away, the drawing may be anybody's by now: before more of it is posted.
+                    await self._make_certain(view.turn.id)
                 limit.reschedule(loop.time() + SHOW_SECONDS)
 
     def _next_pause(self, turn_id: str) -> float:

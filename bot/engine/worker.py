@@ -18,6 +18,7 @@ from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.rings import Changed, Decided, Look, Ring, StopWanted
 from bot.domain.turns import Claim, Receipt, TurnRecord, TurnStatus
 from bot.engine.elapsed import elapsed
+from bot.engine.room import Room
 from bot.engine.turn import TurnInProgress
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.logs import in_context
@@ -74,8 +75,8 @@ class _Held:
 
 @dataclass(slots=True)
 class Worker:
-    """Drives up to `limit` turns side by side and tells `shown` what becomes of them. `clock` is in seconds and never
-    jumps.
+    """Drives turns side by side, as far as there is `room`, and tells `shown` what becomes of them. `clock` is in
+    seconds and never jumps.
     """
 
     turn_log: TurnLog
@@ -85,19 +86,15 @@ class Worker:
     """The reaches of the surfaces, which may move: this process drives no turns that it could not draw."""
     changed: Callable[[], None] = lambda: None
     """Hears that servers, policies or profiles may be others now."""
-    limit: int = 32
+    room: Room = field(default_factory=Room)
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     clock: Callable[[], float] = elapsed
     _renewed_at: float = 0.0
     _held: dict[str, _Held] = field(default_factory=dict)
-    _arriving: int = 0
-    _asked_for: int = 0
-    """Turns that are being claimed, at most."""
-    _others_first: bool = False
-    """There was no room for all turns when this worker looked last: there may be some that came before the next."""
     _claiming: asyncio.Future[Sequence[Claim]] | None = None
+    """What is being claimed, until it is held."""
     _home: Context | None = None
-    """What turns are driven in, whoever's message they come from; None unless this worker runs."""
+    """What turns are driven in, whosever message they come from; None unless this worker runs."""
     _kicked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def kick(self) -> None:
@@ -120,42 +117,41 @@ class Worker:
         self.kick()
 
     async def take_in(self, message: InboundMessage) -> Receipt:
-        """Put a message on disk. Its turn begins at once if nothing is ahead of it, there is room for it here, none of
-        another conversation waits for that, and no other process could drive it: among several, whoever has the least
-        to do should claim it.
-        """
-        if self.turn_log.lease_seconds is not None or not self._could_drive(message.conversation):
-            self._others_first = True  # this one, until the next look
-            receipt = await self.turn_log.enqueue(message)
-            self.kick()
-            return receipt
-        claim = None
-        self._arriving += 1
+        """Put a message on disk. Its turn begins with that where it can; else it is looked for."""
+        if self._begins_at_once(message.conversation):
+            return await self._take_in(message)
         try:
-            receipt, claim = await self.turn_log.take_in(message)
+            with self.room.lining_up():
+                return await self.turn_log.enqueue(message)
         finally:
-            self._arriving -= 1
+            self.kick()
+
+    def _begins_at_once(self, conversation: ConversationKey) -> bool:
+        """Whether a turn may begin here, as far as its conversation lets it. Of several processes, whoever has the
+        least to do should claim it.
+        """
+        if self.turn_log.lease_seconds is not None or self._home is None:
+            return False
+        key = f"{conversation}:"
+        return self.room.has_place_at_once(len(self._held)) and any(key.startswith(reach) for reach in self.reaches())
+
+    async def _take_in(self, message: InboundMessage) -> Receipt:
+        claim = None
+        try:
+            with self.room.taking_in():
+                receipt, claim = await self.turn_log.take_in(message)
+        finally:
             if claim is None:
                 self.kick()
         if claim is not None and self._home is not None:
             self._home.run(self._hold, claim)
         elif claim is not None:
             # It is received, whether it can be given back or not: the next process finds it in either case.
-            with contextlib.suppress(CountersignError):
-                await self.turn_log.release([claim])
-                await self.turn_log.put_down(claim.turn_id)
+            with contextlib.suppress(CountersignError, TimeoutError):
+                async with asyncio.timeout(HAND_OVER_SECONDS):
+                    await self.turn_log.release([claim])
+                    await self.turn_log.put_down(claim.turn_id)
         return receipt
-
-    def _could_drive(self, conversation: ConversationKey) -> bool:
-        if self._home is None or self._others_first or self._room <= 0:
-            return False
-        key = f"{conversation}:"
-        return any(key.startswith(reach) for reach in self.reaches())
-
-    @property
-    def _room(self) -> int:
-        """How many more turns may begin."""
-        return self.limit - len(self._held) - self._arriving - self._asked_for
 
     async def run(self) -> None:
         """Claim and drive until cancelled; then cancel what is held, wait for it, and give it back."""
@@ -192,6 +188,7 @@ class Worker:
             claims = await self._claim()
             for claim in claims:
                 self._hold(claim)
+            self._claiming = None
             if not claims:
                 with contextlib.suppress(TimeoutError):
                     # Jitter keeps many processes from asking in step; it is no secret.
@@ -199,24 +196,23 @@ class Worker:
                         await self._kicked.wait()
 
     async def _claim(self) -> Sequence[Claim]:
-        room = min(CLAIM_AT_ONCE, self._room)
-        if room <= 0:
-            self._others_first = True
+        most = min(CLAIM_AT_ONCE, self.room.left(len(self._held)))
+        if most <= 0:
+            self.room.others_wait = True
             return ()
         asked_at = self.clock()
-        self._asked_for = room
-        self._claiming = asyncio.ensure_future(self.turn_log.claim(room, self._held.keys(), self.reaches()))
-        try:
-            # Shielded: what was claimed while this process was told to leave must be given back, too.
-            claims = await asyncio.shield(self._claiming)
-        except DatabaseUnavailable:
-            return ()  # the database itself says once that it is away
-        finally:
-            self._asked_for = 0
+        with self.room.looking(most):
+            # What is held is read when the database comes to it, and again when it is tried again.
+            self._claiming = asyncio.ensure_future(self.turn_log.claim(most, self._held.keys(), self.reaches()))
+            try:
+                # Shielded: what was claimed while this process was told to leave must be given back, too.
+                claims = await asyncio.shield(self._claiming)
+            except DatabaseUnavailable:
+                return ()  # the database itself says once that it is away
         lease = self.turn_log.lease_seconds
         if lease is not None and self.clock() - asked_at > lease - HEARTBEAT_SECONDS:
             return ()  # this process has slept: others may have them by now, or it finds them once more
-        self._others_first = len(claims) == room
+        self.room.others_wait = len(claims) == most
         return claims
 
     def _hold(self, claim: Claim) -> None:

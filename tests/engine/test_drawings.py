@@ -12,7 +12,7 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import Drawn, Refs, TurnView
 from bot.engine.drawing import Drawings
-from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
@@ -43,7 +43,7 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: 
         await until(lambda: not engine._worker._held and not engine._drawings._tasks)
         assert await house.log.undrawn("test:", 1) == [] or not house.surface.trouble
         house.clock[0] += 8
-        await until(lambda: not house.surface.trouble)
+        await until(lambda: not house.surface.trouble and not engine._drawings._tasks)
         house.clock[0] += 8
         view = await house.surface.ended(receipt.turn_id)
         await until(lambda: not engine._drawings._tasks)
@@ -290,6 +290,38 @@ async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it
     drawings.settle(receipt.turn_id)
     await until(lambda: not drawings._tasks)
     assert [view.turn.failure for view in house.surface.views] == ["It did not work."]
+
+
+async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_between_two_of_them(house: House) -> None:
+    house.log.lease_seconds = 15.0
+    receipt = await house.log.enqueue(message("hi"))
+    (claim,) = await house.log.claim(1)
+    await house.log.finish(claim, TurnStatus.DONE, (), "")
+    await house.log.put_down(receipt.turn_id)
+    elsewhere = SqlTurnLog(house.database)
+    keep = house.log.keep
+    refused: list[LostLease] = []
+
+    async def after_an_outage(turn_id: str, drawn: Drawn) -> None:
+        if drawn.slot == "one":
+            house.clock[0] += 20
+        await keep(turn_id, drawn)
+
+    async def show(view: TurnView, refs: Refs) -> AsyncGenerator[Drawn, None]:
+        yield Drawn("one", "1")
+        try:
+            await elsewhere.take(receipt.turn_id, NEWEST)
+        except LostLease as lost:
+            refused.append(lost)
+        yield Drawn("two", "2")
+
+    house.log.keep = after_an_outage  # type: ignore[method-assign]
+    house.surface.show = show  # type: ignore[method-assign, assignment]
+    drawings = Drawings(house.log, [house.surface], clock=lambda: house.clock[0])
+    drawings.show(await house.log.view(receipt.turn_id))
+    drawings.settle(receipt.turn_id)
+    await until(lambda: not drawings._tasks)
+    assert len(refused) == 1
 
 
 async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_next_one_drew(house: House) -> None:

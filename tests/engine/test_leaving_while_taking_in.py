@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bot.domain.turns import Claim
+from bot.engine import worker
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
@@ -25,7 +26,7 @@ async def test_a_message_whose_turn_cannot_be_given_back_is_received_all_the_sam
 
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await until(lambda: not engine._worker.room.others_wait)
         receiving = asyncio.create_task(engine.receive(message("hi")))
         async with asyncio.timeout(10):
             await taking.wait()
@@ -38,11 +39,33 @@ async def test_a_message_whose_turn_cannot_be_given_back_is_received_all_the_sam
     assert [each.turn_id for each in await again.claim(1)] == [receipt.turn_id]
 
 
+async def test_a_sender_does_not_wait_for_a_turn_to_be_given_back_by_a_database_that_says_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking, go_on = house.hold_up_taking_in()
+    engine = house.engine()
+    async with running(engine):
+        await until(lambda: not engine._worker.room.others_wait)
+        receiving = asyncio.create_task(engine.receive(message("hi")))
+        async with asyncio.timeout(10):
+            await taking.wait()
+    monkeypatch.setattr(worker, "HAND_OVER_SECONDS", 0.05)
+
+    async def silent(_claims: Sequence[Claim]) -> None:
+        await asyncio.Event().wait()
+
+    house.log.release = silent  # type: ignore[method-assign, assignment]
+    go_on.set()
+    async with asyncio.timeout(10):
+        receipt = await receiving
+    assert (await house.log.view(receipt.turn_id)).turn.question.text == "hi"
+
+
 async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(house: House) -> None:
     """Cancelled at each await in turn, and delivered again after that."""
     engine = house.engine()
     async with running(engine):
-        await until(lambda: engine._worker._home is not None)
+        await until(lambda: not engine._worker.room.others_wait)
         for steps in range(12):
             receiving = asyncio.create_task(engine.receive(message("hi", f"key-{steps}")))
             for _ in range(steps):

@@ -29,8 +29,7 @@ async def for_ever(*_: object) -> Completion:
 
 async def looked_round(engine: Engine) -> None:
     """Nothing waits here, and messages are taken in."""
-    await until(lambda: engine._worker._claiming is not None and engine._worker._claiming.done())
-    assert not engine._worker._others_first
+    await until(lambda: not engine._worker.room.others_wait)
 
 
 def without_claims(house: House) -> None:
@@ -57,7 +56,7 @@ async def test_a_message_is_answered_without_looking_round_for_it(house: House) 
 async def test_what_finds_no_room_waits_until_there_is_some(house: House) -> None:
     house.model.script = [for_ever, say("Second.")]
     engine = house.engine()
-    engine._worker.limit = 1
+    engine._worker.room.limit = 1
     async with running(engine):
         await looked_round(engine)
         first, second = await asyncio.gather(
@@ -85,7 +84,7 @@ async def test_what_is_being_claimed_takes_room_too(house: House) -> None:
     house.log.claim = slow  # type: ignore[method-assign, assignment]
     house.model.script = [for_ever, for_ever]
     engine = house.engine()
-    engine._worker.limit = 1
+    engine._worker.room.limit = 1
     first = await house.log.enqueue(message("one"))
     async with running(engine):
         async with asyncio.timeout(10):
@@ -108,7 +107,7 @@ async def test_no_message_overtakes_those_that_wait_for_room(house: House) -> No
 
     house.model.script = [for_ever] * 4
     engine = house.engine()
-    engine._worker.limit = 2
+    engine._worker.room.limit = 2
     async with running(engine):
         await looked_round(engine)
         first, second, third = [await engine.receive(said(n)) for n in range(3)]

@@ -61,7 +61,7 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
     model = Answering(chance)
     house.model = cast("ScriptedModel", model)
     engine = house.engine()
-    engine._worker.limit = chance.choice((1, 3, 32))
+    engine._worker.room.limit = chance.choice((1, 3, 32))
     known: list[str] = []
     tasks: list[asyncio.Task[Receipt]] = []
     for _ in range(4):  # the process leaves and comes back
@@ -93,4 +93,5 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
     await asyncio.wait(tasks, timeout=10)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert engine._worker._held == {}
-    assert (engine._worker._arriving, house.log._arriving) == (0, set())
+    assert engine._worker.room.left(held=0) == engine._worker.room.limit
+    assert house.log._arriving == set()
