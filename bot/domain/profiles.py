@@ -33,6 +33,11 @@ class Profile:
     updated_at: float = 0.0
     updated_by: str = ""
 
+    @property
+    def enables_everything(self) -> bool:
+        """Whether every tool of every server may be used where the profile holds."""
+        return self.servers is None and not self.tools
+
     def enables(self, tool: Tool) -> bool:
         """Whether this tool may be used where the profile holds."""
         if self.servers is not None and tool.server_id not in self.servers:

@@ -2,7 +2,8 @@
 
 Called by `turn`, for `reading_on` and for what is told of earlier turns (`recollection`). A conversation's people may
 know what was said there. But a model that asks for somebody whom a rule denies a tool is not given that tool's results
-either, be it by a page of one or by a page of that page: else reading on would be a way around the rule.
+either, be it by a page of one or by a page of that page: else reading on would be a way around the rule. The same goes
+for tools that the profile which holds there does not enable.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.judging import judge
 from bot.engine.matching import Case
-from bot.engine.outcomes import Address
+from bot.engine.outcomes import ANSWERED, Address
 from bot.engine.reading_on import addressed, is_reading
 from bot.engine.rules import Rules
 from bot.engine.tool_search_steps import is_searching
 from bot.ports import TurnLog
 
 GONE = "What this is a page of is gone."
-_RUN = frozenset({StepStatus.DONE, StepStatus.FAILED})
-_DENIED = "A policy forbids {} to whoever asks now, so its results are not read to them either."
+_DENIED = "A policy forbids {} to whoever asks now, so no more of its results is told to them."
+_NOT_ENABLED = "{} is not enabled in this conversation's profile, so no more of its results is told here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,17 @@ class Disclosure:
     log: TurnLog
 
     def with_everybody(self) -> Disclosure:
-        """The same of what anybody there may be told later: what is denied to some is denied."""
-        strictest = (replace(rule, askers=frozenset()) if _denies(rule) else rule for rule in self.rules)
-        return replace(self, rules=tuple(rule for rule in strictest if not rule.askers))
+        """The same of what anybody there may be told later: what a rule denies to some, or in another profile, is
+        denied.
+        """
+        strictest = (replace(rule, askers=frozenset(), profile="") if _denies(rule) else rule for rule in self.rules)
+        return replace(self, rules=tuple(rule for rule in strictest if not (rule.askers or rule.profile)))
 
     @property
     def holds_nothing_back(self) -> bool:
         """Whether nothing is denied to anybody, as far as that is quickly seen."""
-        return not self._denies_the_rest and not any(map(_denies, self.rules))
+        denies = self._denies_the_rest or any(map(_denies, self.rules))
+        return self.here.profile.enables_everything and not denies
 
     async def objection(self, seq: int, step: ToolStep) -> str:
         """Why the result of a call in the conversation's turn `seq` is not told; empty if it may be."""
@@ -61,12 +65,14 @@ class Disclosure:
             if of is None or read is None:
                 return GONE
             at, step = of, read
-        return _DENIED.format(step.call.name) if self._is_denied(step) else ""
-
-    def _is_denied(self, step: ToolStep) -> bool:
-        if step.tool is None or step.status not in _RUN or is_reading(step.call) or is_searching(step):
-            return False  # what stands there are the bot's own words
+        if step.tool is None or not _was_answered(step):
+            return ""
         tool = self._tool(step, step.tool)
+        if not self.here.profile.enables(tool):
+            return _NOT_ENABLED.format(step.call.name)
+        return _DENIED.format(step.call.name) if self._is_denied(step, tool) else ""
+
+    def _is_denied(self, step: ToolStep, tool: Tool) -> bool:
         # A conversation may have thousands of results: only rules that may count are looked at closely.
         rules = [rule for rule in self.rules if self._may_count(rule, tool)]
         if not rules and not self._denies_the_rest:
@@ -85,11 +91,25 @@ class Disclosure:
         return self.here.file.default is ApprovalPolicy.ALWAYS_DENY
 
     def _tool(self, step: ToolStep, called: ToolRef) -> Tool:
-        """The tool as it is now. Of one that is gone nothing is believed but its name and whose it was."""
-        now = self.offered.find(step.call.name)
-        if now is not None and (now.server_id, now.original_name) == (called.server_id, called.name):
-            return now
-        return Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
+        """The tool as it is now, whatever its server is called by now. Of one that is gone nothing is believed but its
+        name and whose it was.
+        """
+        now = (tool for tool in self.offered.tools if _is_that(tool, called))
+        gone = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
+        return next(now, gone)
+
+
+def _was_answered(step: ToolStep) -> bool:
+    """Whether a server has: of other calls the bot's own words are told."""
+    own = is_reading(step.call) or is_searching(step)
+    return step.status in ANSWERED and step.result is not None and not own
+
+
+def _is_that(tool: Tool, called: ToolRef) -> bool:
+    """Whether it is the tool that was called. An earlier release has noted the server's name alone."""
+    if tool.original_name != called.name:
+        return False
+    return tool.server_id == called.server_id if called.server_id else tool.server == called.server
 
 
 def _denies(rule: Rule) -> bool:

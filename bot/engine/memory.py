@@ -21,7 +21,7 @@ from bot.engine.speakers import one_line, spoken
 HISTORY_TOKENS = 16_000
 HISTORY_TURNS = 200
 """As many are read at most; where there are more, there is a summary."""
-KEPT_BACK = "(Not told: a policy does not let everybody use this tool.)"
+KEPT_BACK = "(Not told: not everybody may use this tool here.)"
 _NAME_LENGTH = 80
 _ENDED = {
     StepStatus.DONE: "done",

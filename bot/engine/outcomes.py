@@ -27,7 +27,8 @@ READ_RESULT = "countersign__read_result"
 Address = tuple[int, int]
 """Where a result is: a turn by its number in the conversation, and a step of it."""
 
-_RUN = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
+ANSWERED = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
+"""Calls in whose results the words of a server may stand, be it that nobody knows what has happened."""
 _NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -100,7 +101,7 @@ def _readable(part: ResultPart, images: Mapping[str, bytes]) -> Iterator[ResultP
 def _edited(step: ToolStep) -> str:
     """What people have changed in a call that was run then; empty if nobody has."""
     changed = changes(step)
-    if not changed or step.approval is None or step.status not in _RUN:
+    if not changed or step.approval is None or step.status not in ANSWERED:
         return ""
     told = "; ".join(f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in changed)
     by = cleaned(step.approval.revised_by) or "Somebody"

@@ -66,7 +66,7 @@ class Rules:
 
     def enabled(self, offered: ToolSet) -> ToolSet:
         """What of the offered the profile enables."""
-        if self.profile.servers is None and not self.profile.tools:
+        if self.profile.enables_everything:
             return offered
         tools = tuple(tool for tool in offered.tools if self.profile.enables(tool))
         names = {tool.name for tool in tools}

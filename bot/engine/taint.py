@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Judgement
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import ToolStep
+from bot.engine.outcomes import ANSWERED
 from bot.engine.tool_search_steps import is_searching
 
 WHY = "It would run on words of {}, which may be a stranger's, and could send them and more away: so a person signs."
-_ANSWERED = (StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def taint_of(steps: Iterable[ToolStep], offered: ToolSet) -> Taint:
     servers: dict[str, str] = {}
     closed: dict[str, str] = {}
     for step in steps:
-        if step.tool is None or step.status not in _ANSWERED or step.result is None or is_searching(step):
+        if step.tool is None or step.status not in ANSWERED or step.result is None or is_searching(step):
             continue
         tool = offered.find(step.call.name)
         known = tool is not None and tool.server_id == step.tool.server_id and step.tool.is_still(tool)

@@ -316,7 +316,7 @@ async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_bet
         yield Drawn("two", "2")
 
     house.log.keep = after_an_outage  # type: ignore[method-assign]
-    house.surface.show = show  # type: ignore[method-assign, assignment]
+    house.surface.show = show  # type: ignore[method-assign]
     drawings = Drawings(house.log, [house.surface], clock=lambda: house.clock[0])
     drawings.show(await house.log.view(receipt.turn_id))
     drawings.settle(receipt.turn_id)

@@ -53,7 +53,7 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         engine._worker.kick()
         async with asyncio.timeout(10):
             await found_nothing.wait()
-        house.log.claim, house.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign]
+        house.log.claim, house.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign, assignment]
         first = asyncio.create_task(engine.receive(said(1)))
         async with asyncio.timeout(10):
             await on_disk.wait()
@@ -76,7 +76,7 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
         given_back.extend(claims)
         await release(claims)
 
-    house.log.release = noted  # type: ignore[method-assign]
+    house.log.release = noted  # type: ignore[method-assign, assignment]
     house.model.script = [say("Done.")]
     engine = house.engine()
     receipt = await house.log.enqueue(message("hi"))
