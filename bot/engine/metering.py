@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.completions import CallDelta, Completion, Counted, ModelEvent, ReasoningDelta, TextDelta, Usage
+from bot.domain.messages import Message
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageKind, Use
 from bot.engine.estimates import Estimates, of_text
@@ -57,8 +59,8 @@ class Attempt:
         self._counted = Usage()
         self._since: list[str] = []
         """What was written since the service has counted."""
-        self._whole: Usage | None = None
-        """What the service has counted of the whole reply, if it has."""
+        self._complete = False
+        """The service has counted all of it."""
 
     def take(self, event: ModelEvent) -> None:
         """Another event of the reply: most are more of its text."""
@@ -70,26 +72,32 @@ class Attempt:
             case ReasoningDelta(text) | CallDelta(text):
                 self._since.append(text)
             case Counted(usage, model):
-                self._count(usage, model)
+                if usage.output_tokens > self._counted.output_tokens:
+                    self._since.clear()
+                self._counted, self._model = _most(usage, self._counted), model or self._model
             case Completion(message, _, usage, model):
-                if not self._since:
-                    self._since.append(message.text)
-                if usage.input_tokens and (usage.output_tokens or not any(self._since)):
-                    self._whole = usage
-                self._count(usage, model)
+                self._model = model or self._model
+                self._end(message, usage)
 
     @property
     def use(self) -> Use | None:
         """What it has taken until now; None as long as no reply has begun, which costs nothing."""
         if not (self._begun or self._since):
             return None
-        usage = self._estimated() if self._whole is None else self._whole
-        return Use(self.id, self._asked.n, self._asked.kind, self._model, usage, estimated=self._whole is None)
+        usage = self._counted if self._complete else self._estimated()
+        return Use(self.id, self._asked.n, self._asked.kind, self._model, usage, estimated=not self._complete)
 
-    def _count(self, usage: Usage, model: str) -> None:
-        if usage.output_tokens > self._counted.output_tokens:
+    def _end(self, message: Message, usage: Usage) -> None:
+        """The reply is whole, and this is the last that its service says. If it has never counted what was written,
+        that is in the reply, whether it came in parts or not.
+        """
+        if usage.output_tokens:
             self._since.clear()
-        self._counted, self._model = _most(usage, self._counted), model or self._model
+        elif not (self._since or self._counted.output_tokens):
+            self._since += (message.text, *(json.dumps(call.arguments) for call in message.tool_calls))
+        says_all = usage.input_tokens and (usage.output_tokens or not self._counted.output_tokens)
+        self._counted = usage if says_all else _most(usage, self._counted)
+        self._complete = bool(self._counted.input_tokens) and not any(self._since)
 
     def _estimated(self) -> Usage:
         """What the service has counted, and estimates of all that it has not."""
@@ -158,9 +166,20 @@ class Meters:
             await self.write(attempts)
         except DatabaseUnavailable:
             pass  # the database itself says once that it is away
-        except Exception:  # what cannot be written must not keep the engine from its work, nor be tried for ever
+        except Exception:
             log.exception("what models were asked could not be counted")
-            self.forget([attempt for attempt in attempts if attempt.over])
+            await self._note_each(attempts)
+
+    async def _note_each(self, attempts: Sequence[Attempt]) -> None:
+        """One that cannot be written must not take the others along, nor be tried for ever."""
+        for attempt in attempts:
+            try:
+                await self.write([attempt])
+            except DatabaseUnavailable:
+                return
+            except Exception as error:  # noqa: BLE001 - the log has it
+                log.error("what a model was asked in turn %s is not counted: %r", attempt.claim.turn_id, error)
+                self.forget([attempt])
 
 
 class Meter:
@@ -169,36 +188,35 @@ class Meter:
     def __init__(self, claim: Claim, meters: Meters) -> None:
         self._claim = claim
         self._meters = meters
-        self._attempts: list[Attempt] = []
+        self._attempt: Attempt | None = None
+        """The last one, until it is counted."""
 
     @property
     def use(self) -> Use | None:
-        """What the last request has taken."""
-        return self._attempts[-1].use
+        """What the last request has taken, if it is not counted yet."""
+        return None if self._attempt is None else self._attempt.use
 
     async def begin(self, asked: Asked) -> Attempt:
         """Another request is sent. What broke off before is counted first."""
         await self.settle()
-        attempt = self._meters.begin(self._claim, asked)
-        self._attempts.append(attempt)
-        return attempt
+        self._attempt = self._meters.begin(self._claim, asked)
+        return self._attempt
 
     def recorded(self) -> None:
         """The last reply is on disk, and counted with that."""
-        self._meters.forget(self._attempts)
-        self._attempts.clear()
+        if self._attempt is not None:
+            self._meters.forget([self._attempt])
+            self._attempt = None
 
     async def settle(self) -> None:
         """Count what is not counted yet. Nothing more comes of it."""
-        if not self._attempts:
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
             return
-        attempts = [*self._attempts]
-        self._attempts.clear()
-        for attempt in attempts:
-            attempt.over = True
+        attempt.over = True
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
-                await self._meters.write(attempts)
+                await self._meters.write([attempt])
         except (DatabaseUnavailable, TimeoutError):
             log.warning("what a model was asked is counted later: the database is away")
         except Exception:  # the turn ends as it would without

@@ -25,13 +25,14 @@ from bot.domain.completions import (
 from bot.domain.measurements import unobserved
 from bot.domain.messages import assistant
 from bot.domain.turns import Claim, TurnStatus
-from bot.domain.usage import Every, Limit, Per, Spent, SpentBy, Unit, UsageQuery, Use
+from bot.domain.usage import Every, Limit, Per, Spent, SpentBy, Unit, UsageKind, UsageQuery, Use
 from bot.domain.views import TurnView
 from bot.engine.asking import ATTEMPTS
 from bot.engine.engine import Engine
-from bot.engine.estimates import of_text
+from bot.engine.estimates import Estimates, of_text
 from bot.engine.memory import Memory
-from bot.engine.metering import NOTE_SECONDS
+from bot.engine.metering import NOTE_SECONDS, Meter, Meters
+from bot.engine.metering import Asked as Request
 from bot.engine.spending import Spending
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
 from bot.llm.chain import ModelChain
@@ -40,7 +41,7 @@ from bot.ports import LanguageModel
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore
 from tests.engine.conftest import House
-from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, until
+from tests.fakes.parts import ANA, BEN, ScriptedModel, ask_for, call, message, running, say, until
 
 REAL = Usage(1_000, 200, 400, 100, 50)
 ANSWER = Completion(assistant("Done."), StopReason.ANSWERED, REAL, "paid")
@@ -260,6 +261,20 @@ async def test_a_limit_counts_what_broke_off(house: House) -> None:
 # Lost with their process
 
 
+async def test_a_question_that_had_begun_is_finished_though_its_reply_has_used_up_the_limit(house: House) -> None:
+    """Its process was restarted in the first reply, and what was written of it is counted."""
+    limit = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 300)
+    spending = Spending([limit], SqlUsageStore(house.database), clock=lambda: house.clock[0])
+    gate = Waits()
+    async with asked(house, [TextDelta("word " * 400), gate], allow=spending.allow) as question:
+        await gate.reached.wait()
+    assert (await spent(house)).tokens > 300
+    replying(house, [ANSWER])
+    async with running(house.engine(allow=spending.allow)):
+        view = await house.surface.wait_for(lambda view: view.turn.status.ended)
+    assert (view.turn.id, view.turn.status) == (question.turn_id, TurnStatus.DONE)
+
+
 async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_process_is_killed(house: House) -> None:
     gate = Waits()
     async with noted(house, [TextDelta(HALF), gate, ANSWER]) as question:
@@ -318,6 +333,40 @@ async def test_what_cannot_be_written_at_all_keeps_nobody_from_an_answer(
     async with noted(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
     assert "could not be counted" in caplog.text
+
+
+async def test_one_that_cannot_be_written_does_not_take_the_others_along(house: House) -> None:
+    house.model.script = [say("Hello.")]
+    async with running(engine := house.engine()):
+        receipt = await engine.receive(message("hi"))
+        await house.surface.ended(receipt.turn_id)
+    before = (await spent(house)).requests
+
+    class Choosy(Counting):
+        async def charge(self, uses: Sequence[tuple[Claim, Use]]) -> None:
+            if any(use.model == "bad" for _, use in uses):
+                raise DatabaseError("This one cannot be written.")
+            await super().charge(uses)
+
+    passing = asyncio.Event()
+
+    async def pause(_seconds: float) -> None:
+        if passing.is_set():
+            await asyncio.Event().wait()
+        passing.set()
+
+    log = Choosy(house, DatabaseUnavailable("The database is away."))
+    meters = Meters(log, Estimates(), pause)
+    claim = Claim(receipt.turn_id, message("").conversation, 1)
+    good, bad = Meter(claim, meters), Meter(claim, meters)
+    for meter, model in ((good, "good"), (bad, "bad")):
+        (await meter.begin(Request(1, UsageKind.REPLY, model, 100.0))).take(TextDelta(HALF))
+    await good.settle()  # the database is away: it is counted later
+    counting = asyncio.create_task(meters.run())
+    found = await counted(house, before + 1)
+    counting.cancel()
+    await asyncio.wait({counting})
+    assert found.requests == before + 1
 
 
 async def test_a_turn_that_goes_well_writes_nothing_besides(house: House) -> None:
@@ -389,6 +438,31 @@ async def test_a_reply_that_came_all_at_once_is_estimated_by_what_it_says(house:
     async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
         await question.ended()
         assert (await spent(house)).usage == Usage(1_000, round(of_text(HALF)))
+
+
+async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_what_it_has_read(house: House) -> None:
+    counts = Usage(0, 200)
+    async with asked(house, [TextDelta(HALF), Counted(counts), uncounted(counts)]) as question:
+        await question.ended()
+        found = await spent(house)
+    assert (found.usage.output_tokens, found.estimated) == (200, 1)
+    assert found.usage.input_tokens > 0
+
+
+async def test_what_was_counted_on_the_way_stays_where_the_end_says_nothing_of_it(house: House) -> None:
+    counts = Usage(1_000, 200)
+    async with asked(house, [TextDelta(HALF), Counted(counts), uncounted(Usage(1_000))]) as question:
+        await question.ended()
+        assert (await spent(house)).usage == counts
+
+
+async def test_calls_that_came_all_at_once_are_estimated_by_their_arguments(house: House) -> None:
+    wants = ask_for(call("s__write", text="word " * 1_000))
+    async with asked(house, [replace(wants, usage=Usage(1_000))], [ANSWER]) as question:
+        await question.ended()
+        found = await spent(house)
+    assert found.estimated == 1
+    assert found.usage.output_tokens > REAL.output_tokens + 500
 
 
 async def test_an_answer_without_a_word_took_what_its_service_says(house: House) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -18,9 +16,9 @@ from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.usage import Every, Limit, Per, Price, PriceList, Spender, Spent, SpentBy, Unit, UsageQuery
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
+from bot.engine.room import Room
 from bot.engine.schedule import BATCH, DAY_SECONDS, usage_retention
 from bot.engine.spending import LARGE_REQUESTS, LARGE_SECONDS, Spending
-from bot.engine.worker import Worker
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage_store import SqlUsageStore
 from tests.engine.conftest import House
@@ -29,7 +27,7 @@ from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, s
 NOON = datetime(2026, 8, 31, 12, tzinfo=UTC).timestamp()
 HOUR = 3600.0
 PRICES = PriceList("EUR", (Price("paid", Decimal(3), Decimal(3), Decimal(3), Decimal(15)),))
-LIMIT_OF_TURNS: Any = next(each.default for each in dataclasses.fields(Worker) if each.name == "limit")
+LIMIT_OF_TURNS = Room().limit
 TOKENS_A_DAY = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 1_000)
 ELSEWHERE = ConversationKey("test", "w", "den", "1")
 
