@@ -37,6 +37,10 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_DAYS = 366
 _LARGEST_FILE = 64 * 1024
 """Bytes of a file in SETTINGS_FOLDER: a key or an address, and nothing else."""
+_SHORTEST_USAGE = 32
+"""Days that numbers are kept at least: a month's limits are added up from its first moment on, up to 31 days ago, and
+one more leaves room for clocks.
+"""
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 2_000, 100_000_000
 _OTHER_NAMES = {
     "mcp_capabilities_cache_ttl": "mcp_sync_interval",
@@ -63,6 +67,15 @@ def _seconds(value: Any) -> Any:
 def _seconds_or_never(value: Any) -> Any:
     """The same, and `0` means never, too (checklist 101)."""
     return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _seconds(value)
+
+
+def _past_a_month(days: float) -> float:
+    if not days >= _SHORTEST_USAGE:
+        raise ValueError(
+            f"write a number of days, at least {_SHORTEST_USAGE}, such as 400: "
+            "a month's limits are added up from what is kept"
+        )
+    return days
 
 
 def _names(value: Any) -> Any:
@@ -178,7 +191,7 @@ class Settings(BaseSettings):
     db_password: SecretStr | None = None
     auto_migrate: bool = True
     retention_days: Annotated[float, Field(gt=0)] = 30.0
-    usage_retention_days: Annotated[float, Field(gt=0)] = 400.0
+    usage_retention_days: Annotated[float, AfterValidator(_past_a_month)] = 400.0
 
     bot_model: str = ""
     openai_api_key: SecretStr | None = None

@@ -204,13 +204,25 @@ def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytes
         ("DB_PORT", "0", "DB_PORT is '0': write a whole number from 1 to 65535, such as 5432"),
         ("HISTORY_TOKENS", "1.5", "HISTORY_TOKENS is '1.5': write a whole number from 1000 to 1000000, such as 16000"),
         ("RETENTION_DAYS", "-1", "RETENTION_DAYS is '-1': write a number, more than 0, such as 30"),
-        ("USAGE_RETENTION_DAYS", "0", "USAGE_RETENTION_DAYS is '0': write a number, more than 0, such as 400"),
+        ("USAGE_RETENTION_DAYS", "long", "USAGE_RETENTION_DAYS is 'long': write a number, such as 400"),
         ("API_DOCS", "ja", "API_DOCS is 'ja': write true or false"),
         ("MCP_REVIEW", "often", "MCP_REVIEW is 'often': write changed or off"),
     ],
 )
 def test_a_setting_says_what_it_takes(monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str) -> None:
     assert problem(monkeypatch, **{name: given}) == f"The environment cannot be used: {said}."
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "30", "31.9", "nan"])
+def test_what_a_months_limits_are_added_up_from_is_kept_for_longer_than_a_month(
+    monkeypatch: pytest.MonkeyPatch, days: str
+) -> None:
+    assert problem(monkeypatch, USAGE_RETENTION_DAYS=days) == (
+        f"The environment cannot be used: USAGE_RETENTION_DAYS is '{days}': write a number of days, at least 32, such "
+        "as 400: a month's limits are added up from what is kept."
+    )
+    monkeypatch.setenv("USAGE_RETENTION_DAYS", "32")
+    assert read_settings().usage_retention_days == 32
 
 
 @pytest.mark.parametrize("given", ["§ §", "-1", "nan", "9" * 5_000, "[]", "{", SECRET])

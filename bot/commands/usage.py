@@ -13,7 +13,7 @@ from bot.commands.phrases import counted, lasts_until, moment
 from bot.commands.refusals import Refusal
 from bot.commands.usage_figures import figures
 from bot.domain.commands import Parameter, Reply, Shape, Table, Verb, Who
-from bot.domain.usage import Balance, Every, Per, Spender, Spent, SpentBy, UsageQuery, amount
+from bot.domain.usage import Balance, Every, Per, Spender, Spent, SpentBy, UsageQuery, amount, total
 
 ROWS = 25
 """Names in one answer, the most expensive first."""
@@ -68,11 +68,11 @@ class UsageSums:
         yield await self._reply("All workspaces", query, _by(request, SpentBy.WORKSPACE), ())
 
     async def _reply(self, whose: str, query: UsageQuery, by: SpentBy, limits: Sequence[Balance]) -> Reply:
-        (whole,) = await self._parts.usage.sums([query])
+        sums = await self._parts.usage.by(query, by)
+        whole = total(spent for _, spent in sums)
         now = self._parts.clock()
         left = tuple((_name(each), _left(each, now)) for each in limits)
-        sums = await self._parts.usage.by(query, by) if whole.requests else ()
-        data = figures(query.since, by, whole, sums, limits)
+        data = figures(query.since, by, sums, limits)
         if not whole.requests:
             return Reply(f"{whose}: no model was asked since {moment(query.since)} UTC.", details=left, data=data)
         rows = tuple((name or "not known", *_row(spent)) for name, spent in sums[:ROWS])

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.domain.usage import MICRO, Balance, Spent, SpentBy, Unit
+from bot.domain.usage import MICRO, Balance, Spent, SpentBy, Unit, total
 
 MOST_NAMES = 1_000
 
 
 def figures(
-    since: float, by: SpentBy, total: Spent, sums: Sequence[tuple[str, Spent]], limits: Iterable[Balance]
+    since: float, by: SpentBy, sums: Sequence[tuple[str, Spent]], limits: Iterable[Balance]
 ) -> Mapping[str, Any]:
-    """What was used since then (epoch seconds), in values of JSON; at most `MOST_NAMES` of the sums."""
+    """What was used since then (epoch seconds), in values of JSON: the total, and at most `MOST_NAMES` of the sums."""
     return {
         "since": _moment(since),
         "by": by.value,
-        "total": _sum(total),
+        "total": _sum(total(spent for _, spent in sums)),
         "sums": [{"name": name, **_sum(spent)} for name, spent in sums[:MOST_NAMES]],
         "limits": [_limit(each) for each in limits],
     }

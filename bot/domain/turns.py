@@ -236,6 +236,8 @@ class Claim:
     """How often an owner was lost while driving it."""
     fresh: TurnRecord | None = None
     """The turn itself, if nobody has driven it before."""
+    person: str = ""
+    """Who asked, as `Author.principal`: what it takes is counted for them even when the turn has been deleted."""
 
 
 @dataclass(frozen=True, slots=True)

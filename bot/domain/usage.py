@@ -5,10 +5,10 @@ Money is counted in micro-units of one currency: a price of 3 a million tokens i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -17,6 +17,8 @@ from bot.domain.conversations import Author, ConversationKey
 
 MICRO = 1_000_000
 _CENT = MICRO // 100
+_PLACES = 2
+_PLACES_OF_LITTLE = 4
 
 
 class UsageKind(StrEnum):
@@ -78,7 +80,7 @@ def fits(name: str, pattern: str) -> bool:
 class Use:
     """One request to a model. `id` is its own, so that it is counted once however often it is told; `n` is the step of
     its turn. `estimated` says that its service has not said all of this: the reply is under way or broke off, or the
-    service does not count.
+    service does not count. `final` says that nothing more will be known of it, even so; what is not estimated is final.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Use:
     model: str
     usage: Usage
     estimated: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,14 @@ class Spent:
             self.unpriced + other.unpriced,
             self.estimated + other.estimated,
         )
+
+
+def total(sums: Iterable[Spent]) -> Spent:
+    """All of them together."""
+    whole = Spent()
+    for each in sums:
+        whole = whole.joined(each)
+    return whole
 
 
 # Limits
@@ -272,13 +283,21 @@ class Balance:
 
     @property
     def said(self) -> str:
-        """`1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`."""
+        """`1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`. A limit is told to its last place, and what is used at least as
+        exactly: it reads as reached when it is, and never before.
+        """
         if self.limit.unit is Unit.TOKENS:
             return f"{self.used:,} of {self.limit.most:,} tokens"
-        return f"{amount(self.used)} of {amount(self.limit.most)} {self.currency}"
+        most = Decimal(self.limit.most) / MICRO
+        places = max(_PLACES, -int(most.normalize().as_tuple().exponent))
+        return f"{amount(self.used, places)} of {most:,.{places}f} {self.currency}"
 
 
-def amount(micro: int) -> str:
-    """Money as people write it: cents, and parts of a cent where there is little."""
+def amount(micro: int, places: int = _PLACES) -> str:
+    """Money as people write it: cents, and parts of a cent where there is little. It is rounded down; what is too
+    little to be told is `<0.0001`, not nothing.
+    """
     value = Decimal(micro) / MICRO
-    return f"{value:,.2f}" if micro >= MICRO or micro % _CENT == 0 else f"{value:.4f}"
+    shown = places if micro >= MICRO or micro % _CENT == 0 else max(places, _PLACES_OF_LITTLE)
+    least = Decimal(1).scaleb(-shown)
+    return f"<{least:f}" if 0 < value < least else f"{value.quantize(least, ROUND_DOWN):,f}"

@@ -59,6 +59,8 @@ class Attempt:
         self._counted = Usage()
         self._since: list[str] = []
         """What was written since the service has counted."""
+        self._ended = False
+        """The reply is whole."""
         self._complete = False
         """The service has counted all of it."""
 
@@ -85,12 +87,14 @@ class Attempt:
         if not (self._begun or self._since):
             return None
         usage = self._counted if self._complete else self._estimated()
-        return Use(self.id, self._asked.n, self._asked.kind, self._model, usage, estimated=not self._complete)
+        asked, final = self._asked, self._ended or self.over
+        return Use(self.id, asked.n, asked.kind, self._model, usage, estimated=not self._complete, final=final)
 
     def _end(self, message: Message, usage: Usage) -> None:
         """The reply is whole, and this is the last that its service says. If it has never counted what was written,
         that is in the reply, whether it came in parts or not.
         """
+        self._ended = True
         if usage.output_tokens:
             self._since.clear()
         elif not (self._since or self._counted.output_tokens):

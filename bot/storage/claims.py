@@ -165,7 +165,8 @@ def claimed(row: Any) -> Claim:
     with contextlib.suppress(*UNREADABLE):
         # Nobody has driven it before: there is nothing to settle and there are no steps to read.
         fresh = TurnRecord(read_turn(row), (), row.revision) if row.fence == 1 else None
-    return Claim(row.id, ConversationKey.parse(row.conversation), row.fence, row.recoveries, fresh)
+    where = ConversationKey.parse(row.conversation)
+    return Claim(row.id, where, row.fence, row.recoveries, fresh, person=f"{where.platform}:{row.author_id}")
 
 
 def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:

@@ -137,7 +137,7 @@ def append(
     """Add a reply and its calls, or calls alone, in their places. What the reply has cost is kept in any case: who
     cannot go on is told by what this returns, so that nothing is rolled back.
     """
-    usage_rows.add(connection, held.turn_id, held.conversation, charges)
+    usage_rows.add(connection, held, charges)
     try:
         known = in_hand.unchanged(known, own(connection, held))
     except TurnInterrupted as interrupted:
@@ -254,7 +254,7 @@ def finish(
     """End the turn with its last steps. A turn that a person stopped ends as cancelled, and no other. What the steps
     have cost is kept in any case, as in `append`.
     """
-    usage_rows.add(connection, held.turn_id, held.conversation, charges)
+    usage_rows.add(connection, held, charges)
     try:
         owned = own_to_the_end(connection, held)
     except LostLease as lost:

@@ -13,17 +13,16 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.completions import Usage
-from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim
-from bot.domain.usage import Charge, Spent, SpentBy, UsageQuery, channel_of
+from bot.domain.usage import Charge, Spent, SpentBy, UsageQuery, channel_of, total
 from bot.storage.clock import now
 from bot.storage.inserting import Insert
-from bot.storage.tables import Words, turns, usage
+from bot.storage.tables import usage
 
-_asked_by = sa.func.coalesce(
-    sa.select(turns.c.author_id).where(turns.c.id == bindparam("turn_id")).scalar_subquery(), ""
-)
+UNDER_WAY = 0
+"""Stands for the step of a request of which more may be told: the first step of a turn is 1."""
 _TAKEN = (
+    "n",
     "model",
     "input_tokens",
     "cached_tokens",
@@ -38,13 +37,16 @@ _TAKEN = (
 
 
 def _better(insert: Any) -> Any:
-    """Keep an estimate until more is known: more of the reply has come in, or its service has said what it took."""
+    """Keep an estimate until more is known: more of the reply has come in, or this is the last word about it. In
+    whatever order they are written, the last word stays.
+    """
     told = insert.excluded
-    grown = sa.or_(told.estimated.is_(sa.false()), told.output_tokens >= usage.c.output_tokens)
+    grown = sa.and_(usage.c.n == UNDER_WAY, told.output_tokens >= usage.c.output_tokens)
+    final = sa.or_(told.estimated.is_(sa.false()), told.n != UNDER_WAY)
     return insert.on_conflict_do_update(
         index_elements=[usage.c.id],
         set_={name: told[name] for name in _TAKEN},
-        where=sa.and_(usage.c.estimated.is_(sa.true()), grown),
+        where=sa.and_(usage.c.estimated.is_(sa.true()), sa.or_(final, grown)),
     )
 
 
@@ -58,7 +60,7 @@ _add = Insert(
             at=now(),
             workspace=bindparam("workspace"),
             channel=bindparam("channel"),
-            person=bindparam("platform", type_=Words) + _asked_by,
+            person=bindparam("person"),
             model=bindparam("model"),
             input_tokens=bindparam("input_tokens"),
             cached_tokens=bindparam("cached_tokens"),
@@ -99,20 +101,20 @@ _old = sa.select(usage.c.id).where(usage.c.at < now() - bindparam("seconds")).li
 _delete_old = usage.delete().where(usage.c.id.in_(_old))
 
 
-def add(connection: sa.Connection, turn_id: str, where: ConversationKey, charges: Iterable[Charge]) -> None:
+def add(connection: sa.Connection, held: Claim, charges: Iterable[Charge]) -> None:
     """Keep what was asked of models in a turn, each once."""
-    _keep(connection, [_row(turn_id, where, charge) for charge in charges])
+    _keep(connection, [_row(held, charge) for charge in charges])
 
 
 def add_all(connection: sa.Connection, charges: Iterable[tuple[Claim, Charge]]) -> None:
     """Keep what was asked of models in several turns, each once."""
-    _keep(connection, [_row(held.turn_id, held.conversation, charge) for held, charge in charges])
+    _keep(connection, [_row(held, charge) for held, charge in charges])
 
 
 def read_sum(connection: sa.Connection, query: UsageQuery) -> Spent:
     """Everything that fits, added up."""
     rows = connection.execute(sa.select(*_SUMS).where(*_conditions(query)).group_by(usage.c.currency))
-    return _joined(_spent(row) for row in rows)
+    return total(_spent(row) for row in rows)
 
 
 def read_sums(connection: sa.Connection, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
@@ -135,16 +137,16 @@ def _keep(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         connection.execute(_add.on(connection), rows)
 
 
-def _row(turn_id: str, where: ConversationKey, charge: Charge) -> Mapping[str, Any]:
+def _row(held: Claim, charge: Charge) -> Mapping[str, Any]:
     use = charge.use
     return {
         "id": use.id,
-        "turn_id": turn_id,
-        "n": use.n,
+        "turn_id": held.turn_id,
+        "n": UNDER_WAY if use.estimated and not use.final else use.n,
         "kind": use.kind,
-        "workspace": where.home,
-        "channel": channel_of(where),
-        "platform": f"{where.platform}:",
+        "workspace": held.conversation.home,
+        "channel": channel_of(held.conversation),
+        "person": held.person,
         "model": use.model,
         "input_tokens": use.usage.input_tokens,
         "cached_tokens": use.usage.cached_tokens,
@@ -164,22 +166,15 @@ def _conditions(query: UsageQuery) -> Sequence[sa.ColumnElement[bool]]:
 
 def _spent(row: Any) -> Spent:
     return Spent(
-        row.requests,
-        Usage(
-            int(row.input_tokens),
-            int(row.output_tokens),
-            int(row.cached_tokens),
-            int(row.cache_writes),
-            int(row.reasoning_tokens),
+        requests=row.requests,
+        usage=Usage(
+            input_tokens=int(row.input_tokens),
+            output_tokens=int(row.output_tokens),
+            cached_tokens=int(row.cached_tokens),
+            cache_writes=int(row.cache_writes),
+            reasoning_tokens=int(row.reasoning_tokens),
         ),
-        {} if row.cost is None else {row.currency: int(row.cost)},
-        row.requests - row.priced,
-        row.estimated,
+        costs={} if row.cost is None else {row.currency: int(row.cost)},
+        unpriced=row.requests - row.priced,
+        estimated=row.estimated,
     )
-
-
-def _joined(sums: Iterable[Spent]) -> Spent:
-    whole = Spent()
-    for each in sums:
-        whole = whole.joined(each)
-    return whole

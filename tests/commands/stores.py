@@ -17,7 +17,7 @@ from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
-from bot.domain.usage import Balance, Spender, Spent, SpentBy, UsageQuery
+from bot.domain.usage import Balance, Spender, Spent, SpentBy, UsageQuery, total
 from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
 from bot.stores import Activity, ApprovalActivity, Backlog, ConversationSummary, PastCall
 
@@ -310,16 +310,19 @@ class MemoryUsage:
     limits: list[Balance] = field(default_factory=list)
     looks: list[tuple[UsageQuery, str]] = field(default_factory=list)
     """What was asked for, and by what."""
+    coming: dict[str, Spent] = field(default_factory=dict)
+    """What is counted as soon as somebody has looked."""
 
     async def sums(self, queries: Sequence[UsageQuery]) -> Sequence[Spent]:
-        whole = Spent()
-        for each in self.spent.values():
-            whole = whole.joined(each)
-        return [whole for _ in queries]
+        found = total(self.spent.values())
+        self.spent |= self.coming
+        return [found for _ in queries]
 
     async def by(self, query: UsageQuery, by: SpentBy) -> Sequence[tuple[str, Spent]]:
         self.looks.append((query, by))
-        return list(self.spent.items())
+        found = list(self.spent.items())
+        self.spent |= self.coming
+        return found
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         raise NotImplementedError

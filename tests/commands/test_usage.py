@@ -51,6 +51,15 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
     }
 
 
+async def test_the_total_is_that_of_the_rows_whatever_is_counted_meanwhile(house: Office) -> None:
+    house.usage.coming = {"late": PAID}
+    reply = await house.ask("usage", GUEST)
+    assert reply.data is not None
+    assert len(reply.data["sums"]) == 2
+    assert reply.data["total"]["requests"] == sum(each["requests"] for each in reply.data["sums"])
+    assert "15,015 tokens · 0.42 EUR" in reply.text
+
+
 async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) -> None:
     house.usage.spent = {"anthropic:best": replace(PAID, estimated=2), "demo": FREE}
     house.usage.limits = []

@@ -27,6 +27,8 @@ def noted(written: int) -> Use:
 
 
 FINAL = Use("u1", 1, UsageKind.REPLY, "m", WHOLE)
+HALF_COUNTED = Use("u1", 1, UsageKind.REPLY, "m", Usage(900, 20), estimated=True, final=True)
+"""The whole reply of a service that counts no input, and less output than was thought."""
 
 
 def answer(use_id: str) -> ModelStep:
@@ -45,7 +47,7 @@ async def of_ana(ledger: Ledger) -> int:
 async def test_in_whatever_order_they_come_the_last_word_counts(ledger: Ledger) -> None:
     claim = await running(ledger)
     for n, order in enumerate(permutations((noted(10), noted(40), noted(400), FINAL))):
-        uses = [Use(f"u{n}", each.n, each.kind, each.model, each.usage, each.estimated) for each in order]
+        uses = [replace(each, id=f"u{n}") for each in order]
         for use in uses:
             await ledger.log.charge([(claim, use)])
         for use in reversed(uses):  # and once more: the answer to each COMMIT was lost
@@ -54,6 +56,36 @@ async def test_in_whatever_order_they_come_the_last_word_counts(ledger: Ledger) 
     assert await since(ledger, 0) == Spent(
         rows, Usage(rows * 1_000, rows * 55, rows * 400, rows * 100, rows * 50), unpriced=rows
     )
+
+
+async def test_the_last_word_counts_though_it_is_estimated_in_part_and_less_than_what_was_noted(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    orders = list(permutations((noted(10), noted(375), HALF_COUNTED)))
+    for n, order in enumerate(orders):
+        uses = [replace(each, id=f"u{n}") for each in order]
+        for use in (*uses, *reversed(uses)):
+            await ledger.log.charge([(claim, use)])
+    rows = len(orders)
+    counted = Spent(rows, Usage(rows * 900, rows * 20), unpriced=rows, estimated=rows)
+    assert await since(ledger, 0) == counted
+
+
+async def test_a_late_note_changes_nothing_of_a_reply_that_was_kept_with_an_estimate(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.charge([(claim, noted(375))])
+    await ledger.log.finish(claim, TurnStatus.DONE, [replace(answer("u1"), use=HALF_COUNTED)], "")
+    await ledger.log.charge([(claim, noted(400))])
+    assert await since(ledger, 0) == Spent(1, Usage(900, 20), unpriced=1, estimated=1)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+async def test_two_writes_at_once_leave_the_last_word_that_is_estimated_in_part(ledger: Ledger, late: int) -> None:
+    claim = await running(ledger)
+    await ledger.log.charge([(claim, noted(10))])
+    both = [noted(375), HALF_COUNTED]
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(ledger.log.charge([(claim, use)]) for use in (both[late], both[1 - late])))
+    assert await since(ledger, 0) == Spent(1, Usage(900, 20), unpriced=1, estimated=1)
 
 
 @pytest.mark.parametrize("at_once", [(noted(10), FINAL), (FINAL, noted(400)), (noted(40), noted(10), FINAL)])
@@ -99,3 +131,22 @@ async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_an
     await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
     assert await since(ledger, 0) == Spent(1, WHOLE, unpriced=1)
     assert await of_ana(ledger) == 1
+
+
+async def test_what_is_told_after_its_conversation_was_deleted_is_counted_for_whoever_asked(ledger: Ledger) -> None:
+    claim = await running(ledger)
+    await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
+    assert await ledger.log.delete_conversation(claim.conversation, ANA)
+    await ledger.log.charge([(claim, replace(noted(40), id="u2"))])
+    assert await of_ana(ledger) == 2
+
+
+async def test_so_it_is_of_a_turn_that_was_taken_up_again(ledger: Ledger) -> None:
+    await running(ledger)
+    log = await ledger.restart()
+    (again,) = await log.claim(1)
+    assert again.fresh is None
+    await log.finish(again, TurnStatus.DONE, [answer("u1")], "")
+    assert await log.delete_conversation(again.conversation, ANA)
+    await log.charge([(again, replace(noted(40), id="u2"))])
+    assert await of_ana(ledger) == 2

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.domain.completions import Usage
 from bot.domain.conversations import ConversationKey
@@ -96,14 +98,50 @@ def test_a_question_counts_for_who_asked_the_channel_and_the_workspace() -> None
 
 
 def test_money_and_tokens_are_said_as_people_write_them() -> None:
-    assert [amount(each) for each in (0, 1, 4_200, 420_000, 1_234_567_890)] == [
-        "0.00",
-        "0.0000",
-        "0.0042",
-        "0.42",
-        "1,234.57",
-    ]
+    assert [amount(each) for each in (0, 4_200, 420_000, 1_234_567_890)] == ["0.00", "0.0042", "0.42", "1,234.56"]
     tokens = Balance(Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 2_000), 1_203, 0.0)
     money = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, 5_000_000), 5_000_000, 0.0, "EUR")
     assert (tokens.said, tokens.reached) == ("1,203 of 2,000 tokens", False)
     assert (money.said, money.reached) == ("5.00 of 5.00 EUR", True)
+
+
+def test_a_little_money_is_never_told_as_nothing_nor_as_more_than_it_is() -> None:
+    assert [amount(each) for each in (1, 40, 99, 100, 999_999, 1_999_999)] == [
+        "<0.0001",
+        "<0.0001",
+        "<0.0001",
+        "0.0001",
+        "0.9999",
+        "1.99",
+    ]
+
+
+def reads_as_reached(said: str) -> bool:
+    shown, limit = said.replace(",", "").removesuffix(" EUR").split(" of ")
+    return not shown.startswith("<") and Decimal(shown) >= Decimal(limit)
+
+
+@pytest.mark.parametrize(
+    ("used", "most", "said"),
+    [
+        (4_999_999, 5_000_000, "4.99 of 5.00 EUR"),
+        (5_009_999, 5_000_000, "5.00 of 5.00 EUR"),
+        (999_999, 1_000_000, "0.9999 of 1.00 EUR"),
+        (5_001_000, 5_004_000, "5.001 of 5.004 EUR"),
+        (5_004_500, 5_004_000, "5.004 of 5.004 EUR"),
+        (40, 5_000_000_000_000, "<0.0001 of 5,000,000.00 EUR"),
+        (29, 30, "0.00002 of 0.00003 EUR"),
+        (40, 100, "<0.0001 of 0.0001 EUR"),
+        (0, 50, "0.00000 of 0.00005 EUR"),
+    ],
+)
+def test_a_limit_on_money_reads_as_reached_when_it_is_and_never_before(used: int, most: int, said: str) -> None:
+    balance = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, most), used, 0.0, "EUR")
+    assert balance.said == said
+    assert balance.reached == reads_as_reached(said)
+
+
+@given(st.integers(0, 10**13), st.integers(1, 10**13))
+def test_every_limit_on_money_reads_as_reached_when_it_is_and_only_then(used: int, most: int) -> None:
+    balance = Balance(Limit(Per.PERSON, Every.DAY, Unit.MONEY, most), used, 0.0, "EUR")
+    assert balance.reached == reads_as_reached(balance.said)

@@ -449,6 +449,29 @@ async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_wh
     assert found.usage.input_tokens > 0
 
 
+async def test_less_than_was_noted_counts_in_the_end_where_a_service_counts_only_what_it_has_written(
+    house: House,
+) -> None:
+    gate, counts = Waits(), Usage(0, 20)
+    async with noted(house, [TextDelta(HALF * 20), gate, Counted(counts), uncounted(counts)]) as question:
+        assert (await counted(house, 1)).usage.output_tokens > 20
+        gate.opened.set()
+        await question.ended()
+        found = await spent(house)
+    assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
+
+
+async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_service_had_counted(house: House) -> None:
+    gate, counts = Waits(), Usage(0, 20)
+    broken: Reply = [TextDelta(HALF * 20), gate, Counted(counts), ModelRejected("no")]
+    async with noted(house, broken) as question:
+        assert (await counted(house, 1)).usage.output_tokens > 20
+        gate.opened.set()
+        await question.ended()
+        found = await spent(house)
+    assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
+
+
 async def test_what_was_counted_on_the_way_stays_where_the_end_says_nothing_of_it(house: House) -> None:
     counts = Usage(1_000, 200)
     async with asked(house, [TextDelta(HALF), Counted(counts), uncounted(Usage(1_000))]) as question:

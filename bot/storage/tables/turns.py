@@ -120,6 +120,7 @@ usage = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("turn_id", sa.Text, nullable=False),
+    # The step that it was for; 0 as long as more may be told of it.
     sa.Column("n", sa.Integer, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("at", sa.Double, nullable=False),

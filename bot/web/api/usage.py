@@ -90,11 +90,10 @@ def routes(parts: WebParts) -> APIRouter:
     ) -> UsageShape:
         """Tokens and money that questions took, since the beginning of the month."""
         query = _query(caller, of, workspace, _moment(since, parts.clock()))
-        (total,) = await usage.sums([query])
         found = await usage.by(query, by)
         spender = Spender.of(caller.author, place(caller, workspace, "-"))
         limits = await parts.command_parts.balances(spender) if of is Of.ME else ()
-        return UsageShape.model_validate(figures(query.since, by, total, found, limits))
+        return UsageShape.model_validate(figures(query.since, by, found, limits))
 
     return router
 
