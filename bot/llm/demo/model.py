@@ -172,4 +172,5 @@ def _usage(request: ModelRequest, message: Message) -> Usage:
     results = (
         part.text for each in request.messages for part in each.parts if isinstance(part, (TextPart, ToolResult))
     )
-    return Usage(input_tokens=sum(len(text.split()) for text in results), output_tokens=len(message.text.split()))
+    written = [message.text, *(f"{call.name} {dict(call.arguments)}" for call in message.tool_calls)]
+    return Usage(sum(len(text.split()) for text in results), sum(len(text.split()) for text in written))
