@@ -1,6 +1,7 @@
 """The real chat, killed with SIGKILL at a step boundary: `python crashing_chat.py BOUNDARY TEXT CONVERSATION`.
 
-A boundary is `before:METHOD` or `after:METHOD` of the turn log; what the method commits is on disk or is not.
+A boundary is `before:METHOD` or `after:METHOD` of the turn log; what the method commits is on disk or is not. Of
+several methods, `take_in|enqueue`, the first that comes counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class DyingLog:
 
     def __init__(self, log: TurnLog, boundary: str) -> None:
         self._log = log
-        self._when, _, self._method = boundary.partition(":")
+        self._when, _, methods = boundary.partition(":")
+        self._methods = methods.split("|")
         self._card_is_on_disk = False
 
     @property
@@ -46,7 +48,7 @@ class DyingLog:
 
     def _due(self, name: str) -> bool:
         # Drawings are made all the time; the one that counts shows the card.
-        return name == self._method and (name != "drawn" or self._card_is_on_disk)
+        return name in self._methods and (name != "drawn" or self._card_is_on_disk)
 
 
 def main() -> None:

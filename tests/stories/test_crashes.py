@@ -33,7 +33,7 @@ def answering(tool: str) -> Rule:
 
 # boundary, calls of the unsafe tool, questions put to the model about the first turn in all
 UNSAFE = [
-    pytest.param("after:take_in", 1, 2, id="turn taken in"),
+    pytest.param("after:take_in|enqueue", 1, 2, id="on disk"),
     pytest.param("before:append", 1, 3, id="model said, not yet written"),
     pytest.param("after:append", 1, 2, id="model said"),
     pytest.param("after:drawn", 1, 2, id="card shown"),
