@@ -175,15 +175,16 @@ class Meters:
             await self._note_each(attempts)
 
     async def _note_each(self, attempts: Sequence[Attempt]) -> None:
-        """One that cannot be written must not take the others along, nor be tried for ever."""
+        """One that cannot be written must not take the others along, nor be tried for ever once it is over."""
         for attempt in attempts:
             try:
                 await self.write([attempt])
             except DatabaseUnavailable:
                 return
             except Exception as error:  # noqa: BLE001 - the log has it
-                log.error("what a model was asked in turn %s is not counted: %r", attempt.claim.turn_id, error)
-                self.forget([attempt])
+                if attempt.over:
+                    log.error("what a model was asked in turn %s is not counted: %r", attempt.claim.turn_id, error)
+                    self.forget([attempt])
 
 
 class Meter:

@@ -113,8 +113,7 @@ class TurnInProgress:
     async def _go_on(self) -> None:
         if self._claim.recoveries > MAX_RECOVERIES:
             await self._finish(TurnStatus.FAILED, failure="This question brought the bot down several times over.")
-        # What has begun is finished: its first reply may have been under way in another process's hands.
-        if self._claim.fence == 1 and not self._by_hand:
+        if not self._record.steps and not self._by_hand:
             await self._parts.allow(self._record.turn)
         while not self._record.turn.status.ended:
             await self._run_calls()

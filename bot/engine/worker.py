@@ -208,6 +208,7 @@ class Worker:
                 # Shielded: what was claimed while this process was told to leave must be given back, too.
                 claims = await asyncio.shield(self._claiming)
             except DatabaseUnavailable:
+                self.room.others_wait = True
                 return ()  # the database itself says once that it is away
         lease = self.turn_log.lease_seconds
         if lease is not None and self.clock() - asked_at > lease - HEARTBEAT_SECONDS:

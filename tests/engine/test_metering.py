@@ -261,20 +261,6 @@ async def test_a_limit_counts_what_broke_off(house: House) -> None:
 # Lost with their process
 
 
-async def test_a_question_that_had_begun_is_finished_though_its_reply_has_used_up_the_limit(house: House) -> None:
-    """Its process was restarted in the first reply, and what was written of it is counted."""
-    limit = Limit(Per.PERSON, Every.DAY, Unit.TOKENS, 300)
-    spending = Spending([limit], SqlUsageStore(house.database), clock=lambda: house.clock[0])
-    gate = Waits()
-    async with asked(house, [TextDelta("word " * 400), gate], allow=spending.allow) as question:
-        await gate.reached.wait()
-    assert (await spent(house)).tokens > 300
-    replying(house, [ANSWER])
-    async with running(house.engine(allow=spending.allow)):
-        view = await house.surface.wait_for(lambda view: view.turn.status.ended)
-    assert (view.turn.id, view.turn.status) == (question.turn_id, TurnStatus.DONE)
-
-
 async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_process_is_killed(house: House) -> None:
     gate = Waits()
     async with noted(house, [TextDelta(HALF), gate, ANSWER]) as question:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
+from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import House
 from tests.engine.test_taking_in import for_ever, looked_round, said
 from tests.fakes.parts import message, running, say, until
@@ -67,6 +69,32 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         assert list(engine._worker._held) == [(await first).turn_id]
 
 
+async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(house: House) -> None:
+    claim, failed, may_look = house.log.claim, asyncio.Event(), asyncio.Event()
+
+    async def away(*_asked: Any) -> Sequence[Claim]:
+        if failed.is_set():
+            await may_look.wait()
+            return await claim(*_asked)
+        failed.set()
+        raise DatabaseUnavailable("The database is away.")
+
+    house.model.script = [for_ever] * 2
+    engine = house.engine()
+    engine._worker.room.limit = 1
+    async with running(engine):
+        await looked_round(engine)
+        first = await house.log.enqueue(said(1))
+        house.log.claim = away  # type: ignore[method-assign, assignment]
+        engine._worker.kick()
+        await until(lambda: failed.is_set() and engine._worker.room.others_wait)
+        house.clock[0] += 1
+        await engine.receive(said(2))
+        may_look.set()
+        await until(lambda: bool(engine._worker._held))
+        assert list(engine._worker._held) == [first.turn_id]
+
+
 async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_process_leaves(house: House) -> None:
     """Its answer is being posted, maybe: whoever took the drawing then would post it again."""
     given_back: list[Claim] = []
@@ -77,12 +105,15 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
         await release(claims)
 
     house.log.release = noted  # type: ignore[method-assign, assignment]
-    house.model.script = [say("Done.")]
+
+    async def last(_request: ModelRequest) -> Completion:
+        engine._worker.room.limit = 0  # nothing is looked for any more
+        return say("Done.")
+
+    house.model.script = [last]
     engine = house.engine()
     receipt = await house.log.enqueue(message("hi"))
     async with running(engine):
-        await until(lambda: receipt.turn_id in engine._worker._held)
-        engine._worker.room.limit = 0  # it is not looked for any more
         await house.surface.ended(receipt.turn_id)
         await until(lambda: not engine._worker._held)
     assert given_back == []

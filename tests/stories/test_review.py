@@ -82,7 +82,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
         await terminal.shows("AUTO runs it: it only reads, and its definition is the one that is pinned.")
 
         await terminal.asks(TURN)
-        await becomes(lambda: place.log.count(WITHHELD) == 1, "the change was noticed")
+        await becomes(lambda: place.log.count(WITHHELD) >= 1, "the change was noticed")
         await terminal.prompts()
         asked = len(model.requests)
         await terminal.asks(LOOK_UP)
@@ -109,7 +109,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
 
     # Another process knows what was pinned, and compares the server with that from the beginning.
     async with place.terminal(columns=200, rows=60) as terminal:
-        await becomes(lambda: place.log.count(WITHHELD) == 2, "the difference was noticed")
+        await becomes(lambda: place.log.count(WITHHELD) >= 2, "the difference was noticed")
         await terminal.asks(LOOK_UP)
         await terminal.shows("I have no tool for that.", WAITS)
         await ended(terminal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -33,7 +33,11 @@ async def python(program: str) -> AsyncIterator[TransportStreams]:
 
 def children() -> set[str]:
     """The processes that were begun here and have not been seen to end."""
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that has ended meanwhile
+            found.update((task / "children").read_text().split())
+    return found
 
 
 async def tell_for_ever(outgoing: WriteStream[SessionMessage]) -> None:
@@ -48,7 +52,7 @@ async def test_a_process_whose_start_is_called_off_has_ended_before_anybody_goes
         async with python(READS) as (incoming, _):
             await incoming.receive()
     assert scope.cancelled_caught
-    assert children() == before
+    assert children() <= before
 
 
 async def test_a_process_that_talks_and_talks_leaves_everybody_else_their_turns() -> None:

@@ -43,7 +43,7 @@ class Sum(Sent):
     costs: dict[str, float] = Field(description="By currency, at the prices of the day.")
     unpriced: int = Field(description="How many of the requests had no price: `costs` does not count them.")
     estimated: int = Field(
-        description="How many of the requests are estimated in part: not all of them is counted by their services."
+        description="How many of the requests are estimated in part: their services have not counted all of them."
     )
 
 
