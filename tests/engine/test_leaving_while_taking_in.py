@@ -7,12 +7,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.turns import Claim
+from bot.domain.turns import Claim, Receipt
 from bot.engine import worker
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import House
 from tests.fakes.parts import message, running, until
+
+
+async def left_while_receiving(house: House, taking: asyncio.Event) -> asyncio.Task[Receipt]:
+    """A message that is being taken in by a process that has left."""
+    engine = house.engine()
+    async with running(engine):
+        await until(lambda: not engine._worker.room.others_wait)
+        receiving = asyncio.create_task(engine.receive(message("hi")))
+        async with asyncio.timeout(10):
+            await taking.wait()
+    return receiving
 
 
 @pytest.mark.parametrize("trouble", [DatabaseError("It is closed."), DatabaseUnavailable("It is away.")])
@@ -24,12 +35,7 @@ async def test_a_message_whose_turn_cannot_be_given_back_is_received_all_the_sam
     async def failing(_claims: Sequence[Claim]) -> None:
         raise trouble
 
-    engine = house.engine()
-    async with running(engine):
-        await until(lambda: not engine._worker.room.others_wait)
-        receiving = asyncio.create_task(engine.receive(message("hi")))
-        async with asyncio.timeout(10):
-            await taking.wait()
+    receiving = await left_while_receiving(house, taking)
     house.log.release = failing  # type: ignore[method-assign, assignment]
     go_on.set()
     async with asyncio.timeout(10):
@@ -43,12 +49,7 @@ async def test_a_sender_does_not_wait_for_a_turn_to_be_given_back_by_a_database_
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taking, go_on = house.hold_up_taking_in()
-    engine = house.engine()
-    async with running(engine):
-        await until(lambda: not engine._worker.room.others_wait)
-        receiving = asyncio.create_task(engine.receive(message("hi")))
-        async with asyncio.timeout(10):
-            await taking.wait()
+    receiving = await left_while_receiving(house, taking)
     monkeypatch.setattr(worker, "HAND_OVER_SECONDS", 0.05)
 
     async def silent(_claims: Sequence[Claim]) -> None:
