@@ -31,7 +31,7 @@ from bot.engine.rules import RuleBook
 from bot.errors import DatabaseError, SecretUnavailable
 from bot.ports import ServerAdmin
 from bot.stores import PinStore, PolicyStore, ProfileStore, ServerStore, SignInStore
-from bot.tools.addresses import Allowances, check_definition
+from bot.tools.addresses import Allowances, check_place
 from bot.tools.authentication import ready
 from bot.tools.launching import check_paths, launched
 from bot.tools.unusable import Unusable
@@ -155,7 +155,7 @@ class LiveAdministration:
     def objection(self, config: ServerConfig) -> str:
         """Why a definition made in chat is not allowed here."""
         try:
-            check_definition(config, self.allowances)
+            check_place(config, self.allowances)
             check_paths(config, self.allowances.templates())
         except Unusable as unusable:
             return unusable.sentence

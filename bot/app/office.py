@@ -84,7 +84,10 @@ async def opened_office(
     redact.learn(settings.secrets)
     redact_logs(redact)
     allowances = toolboxes.Allowances(
-        settings.mcp_allowed_hosts, settings.mcp_allowed_commands, lambda: administration.files.launches.templates
+        settings.mcp_allowed_hosts,
+        settings.mcp_allowed_commands,
+        lambda: administration.files.launches.templates,
+        settings.mcp_allowed_servers,
     )
     bearers: Bearers = signing_in.bearers_of(kept, redact, allowances)
     tally, refused = Tally(observe), RefusedTools()
@@ -139,7 +142,7 @@ async def opened_office(
         usage=kept.usage,
         balances=spending.balances,
         file=str(settings.mcp_servers_file),
-        allowed_names=settings.mcp_allowed_servers,
+        admits=allowances.admits,
         linking=linking,
         sign_ins=signing_in.sign_ins_of(linking, toolbox, bearers),
         templates=allowances.templates,

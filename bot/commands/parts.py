@@ -120,6 +120,11 @@ class Linking:
     address: str
 
 
+def any_name(slug: str) -> bool:  # noqa: ARG001 - see CommandParts.admits
+    """Where the operator names no servers."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class CommandParts:
     """Everything the commands need.
@@ -127,9 +132,9 @@ class CommandParts:
     `recent` are the last turns of a conversation, oldest first (`FrontDoor.recent`). `health` looks how this process
     stands, and never raises; `since_start` is what it has counted of servers, by their slugs. `balances` are
     the limits that hold for a person there, and how much of them is used up. `file` is the operator's
-    file of servers as people know it. `allowed_names` are the only slugs that servers may have; empty allows all
-    (checklist 112). `clock` is in epoch seconds. `linking` is None where there are no one-time links, `sign_ins` where
-    nobody can sign in in a browser. `templates` are the operator's launch templates as they are now.
+    file of servers as people know it. `admits` returns True if the operator allows a server of this slug. `clock` is in
+    epoch seconds. `linking` is None where there are no one-time links, `sign_ins` where nobody can sign in in a
+    browser. `templates` are the operator's launch templates as they are now.
     """
 
     servers: ServerAdmin
@@ -147,7 +152,7 @@ class CommandParts:
     usage: UsageStore
     balances: Callable[[Spender], Awaitable[Sequence[Balance]]]
     file: str = "config/mcp_servers.json"
-    allowed_names: frozenset[str] = frozenset()
+    admits: Callable[[str], bool] = any_name
     clock: Callable[[], float] = time.time
     linking: Linking | None = None
     sign_ins: SignIns | None = None

@@ -161,6 +161,7 @@ class SecretEntry:
             self._directory.record_of(Seen(record.config, record), member)
             self._drafting.may_define(record.config, member)
             check_use(record, link.slot)
+            await self._drafting.check_allowed(record.config)
         except Refusal as refusal:
             return Denied(str(refusal))
         return member

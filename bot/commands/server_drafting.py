@@ -15,7 +15,7 @@ from bot.commands.definitions import Drafted, command_line, drafted
 from bot.commands.directory import Directory, taken
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import named
-from bot.commands.refusals import NotTheirs
+from bot.commands.refusals import NotTheirs, Refusal
 from bot.commands.server_checks import verified
 from bot.commands.server_listing import reached
 from bot.commands.server_templates import SLOT, TEMPLATE, launch_of, place_of_template, placed
@@ -74,7 +74,17 @@ class ServerDrafting:
 
     def admits(self, slug: str) -> bool:
         """Whether the operator lets servers have this name."""
-        return not self._parts.allowed_names or slug in self._parts.allowed_names
+        return self._parts.admits(slug)
+
+    async def check_allowed(self, config: ServerConfig) -> None:
+        """Raise Refusal if the operator's settings keep this server from running. Secrets are not taken for it."""
+        if not self.admits(config.name):
+            raise Refusal(
+                f"MCP_ALLOWED_SERVERS does not list {named(config)}, so it does not run and takes no secret. The "
+                "operator can add the name and restart the bot."
+            )
+        if objection := await asyncio.to_thread(self._parts.administration.objection, config):
+            raise Refusal(f"{named(config)} does not run here and takes no secret. {objection}")
 
     async def new(self, wish: Wish) -> Drafted:
         """A server that there is not yet."""

@@ -54,6 +54,7 @@ class ServerSecrets:
                 yield reply
             return
         _, record = await self._changeable(request)
+        await self._drafting.check_allowed(record.config)
         slot = _slot(record, request.arguments.one("slot"))
         text = request.arguments.one("reference")
         if text:
@@ -75,6 +76,7 @@ class ServerSecrets:
         seen = await self._directory.find(server_id, filled.conversation)
         record = self._directory.record_of(seen, filled.member)
         self._drafting.may_define(record.config, filled.member)
+        await self._drafting.check_allowed(record.config)
         slot = _slot(record, filled.fields.get("slot", ""))
         value = filled.fields.get(SECRET_FIELD, "").strip()
         if not value and not filled.errors:
@@ -114,6 +116,7 @@ class ServerSecrets:
                 yield reply
             return
         seen, record = await self._changeable(request)
+        await self._drafting.check_allowed(record.config)
         slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
         reference, text = record.secrets.get(slot), request.arguments.one("reference")
         if reference is None:

@@ -111,13 +111,15 @@ class ServerGuidance:
 @dataclass(frozen=True, slots=True)
 class ToolSet:
     """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each; `withheld` are
-    the names of tools that are there and wait for an admin's review.
+    the names of tools that are there and wait for an admin's review; `barred` are those of servers that the operator's
+    settings keep out.
     """
 
     tools: tuple[Tool, ...] = ()
     guidance: tuple[ServerGuidance, ...] = ()
     absent: tuple[str, ...] = ()
     withheld: frozenset[str] = frozenset()
+    barred: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Tool | None:
         """The tool the model means by `name`, or None if it made the name up."""

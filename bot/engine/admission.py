@@ -23,6 +23,7 @@ from bot.engine.rules import Rules
 from bot.engine.taint import UNTAINTED, Taint
 
 NOT_ENABLED = "{} is not enabled in this conversation's profile."
+BARRED = "the operator's settings keep the server of {} out. An administrator sees in `/mcp list` which setting."
 WITHHELD = "{} is new or has changed, and an admin has to review it first."
 _SHOWN_OF_UNREADABLE = 500
 
@@ -51,6 +52,8 @@ class Admission:
         if tool is None:
             if call.name in offered.withheld:
                 return _refused(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
+            if call.name in offered.barred:
+                return _refused(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
             near = ", ".join(meant(call.name, self.rules.enabled(offered).tools))
             hint = f" Did you mean {near}?" if near else ""
             return _refused(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.{hint}")

@@ -12,7 +12,7 @@ from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import Judgement
 from bot.domain.tools import UNSURE, AsksBack, NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
-from bot.engine.admission import NOT_ENABLED, WITHHELD
+from bot.engine.admission import BARRED, NOT_ENABLED, WITHHELD
 from bot.engine.elapsed import elapsed
 from bot.engine.questions import TOO_MANY, Questions
 from bot.engine.rules import Rules
@@ -43,8 +43,13 @@ async def call_tool(
     offered = await toolbox.offer(workspace)
     tool = offered.find(step.call.name)
     asker = await member()
-    withheld = step.call.name in offered.withheld
-    problem = WITHHELD.format(step.call.name) if withheld else _objection(step, tool, rules(), author, asker)
+    name = step.call.name
+    if name in offered.withheld:
+        problem = WITHHELD.format(name)
+    elif name in offered.barred:
+        problem = BARRED.format(name)
+    else:
+        problem = _objection(step, tool, rules(), author, asker)
     if tool is None or problem:
         on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
         return

@@ -50,12 +50,18 @@ _COMPATIBLE = IPv6Network("::/96")
 @dataclass(frozen=True, slots=True)
 class Allowances:
     """What admins may use beyond the public network. `hosts` are `host` or `host:port`; `commands` are programs, as
-    they are written in a definition; `templates` says which launch templates there are at the moment.
+    they are written in a definition; `templates` says which launch templates there are at the moment. `names` are the
+    only slugs of servers that run, those of the operator's file included; empty allows all.
     """
 
     hosts: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
     templates: Callable[[], Templates] = no_templates
+    names: frozenset[str] = frozenset()
+
+    def admits(self, slug: str) -> bool:
+        """Return True if a server of this name may be added and run."""
+        return not self.names or slug in self.names
 
     def host(self, host: str, port: int) -> bool:
         """The operator lets admins use this host, at least on this port."""
@@ -82,7 +88,18 @@ def place(url: str) -> tuple[str, int]:
 
 
 def check_definition(config: ServerConfig, allowances: Allowances) -> None:
-    """Raises Unusable if an admin may not define this server. Asks nobody: names are not resolved."""
+    """Raise Unusable if this server may not be used, by its name or its place. Host names are not resolved."""
+    if not allowances.admits(config.name):
+        raise Unusable(
+            f"MCP_ALLOWED_SERVERS does not list the name {config.name}.",
+            "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
+            "server",
+        )
+    check_place(config, allowances)
+
+
+def check_place(config: ServerConfig, allowances: Allowances) -> None:
+    """Raise Unusable if an admin may not define a server with this address or program. Host names are not resolved."""
     if config.from_file:
         return
     match config.transport:

@@ -32,11 +32,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One server. It has no connection if it is disabled or cannot be used as it is defined."""
+    """One server. It has no connection if it is disabled or cannot be used as it is defined. `barred` is True if the
+    operator's settings keep it out.
+    """
 
     entry: ServerEntry
     problem: str
     connection: Connection | None
+    barred: bool = False
 
     @property
     def config(self) -> ServerConfig:
@@ -138,13 +141,14 @@ class KeptServers:
         return replace(before, entry=entry)
 
     def _new(self, entry: ServerEntry) -> Kept:
-        problem = self._shared.clean(entry.problem)
+        problem, barred = self._shared.clean(entry.problem), False
         try:
             check_definition(entry.config, self._shared.allowances)
         except Unusable as unusable:
             problem = problem or f"Server {entry.config.name}: {unusable.sentence}"
+            barred = True
         if problem or entry.standing is Standing.DISABLED:
-            return Kept(entry, problem, None)
+            return Kept(entry, problem, None, barred)
         disconnected = entry.standing is Standing.DISCONNECTED
         connection = Connection(entry.config, self._shared, entry.synced, entry.pinned, disconnected=disconnected)
         return Kept(entry, "", connection)

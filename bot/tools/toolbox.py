@@ -159,6 +159,8 @@ class McpToolbox:
             guidance=tuple(_guidance(servers)),
             absent=tuple(self._absent(servers)),
             withheld=frozenset(name for kept in servers for name in kept.withheld) - {tool.name for tool in tools},
+            barred=frozenset(tool.name for kept in servers if kept.barred for tool in kept.known)
+            - {tool.name for tool in tools},
         )
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from bot.commands.parts import CommandParts, Difference, Rights
+from bot.commands.parts import CommandParts, Difference, Rights, any_name
 from bot.commands.registry import CommandRegistry
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, ServerCapabilities, Text
@@ -187,7 +187,7 @@ class Office:
     health: Health = Health(database=True)
     counted: SinceStart = SinceStart()
     objections: str = ""
-    allowed_names: frozenset[str] = frozenset()
+    admits: Callable[[str], bool] = any_name
     refreshed: int = 0
     reloaded: int = 0
     way: Way = field(default_factory=AtOnce)
@@ -262,7 +262,7 @@ class Office:
             self.usage,
             self.usage.balances,
             file="config/mcp_servers.json",
-            allowed_names=self.allowed_names,
+            admits=self.admits,
             clock=lambda: NOW,
             templates=lambda: self.templates,
         )

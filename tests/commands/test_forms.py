@@ -177,7 +177,7 @@ async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> 
 
 async def test_all_wrong_options_are_said_at_once() -> None:
     held = office()
-    held.allowed_names = frozenset({"github"})
+    held.admits = {"github"}.__contains__
     reply = await held.ask("mcp add notes --url nowhere --auth basic --secret hunter2 --connect-timeout 0")
     assert reply.failed
     assert reply.text.startswith("Nothing was added.")

@@ -248,6 +248,19 @@ async def test_an_admins_program_is_not_started(tmp_path: Path) -> None:
         assert await offered(box) == ["s__t"]
 
 
+async def test_a_program_whose_name_is_not_allowed_is_not_started_whoever_has_defined_it(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = raw(script=offering("t", pids=pids))
+    allowed = Allowances(commands=frozenset(("python",)), names=frozenset(("other",)))
+    for theirs in (config, replace(config, id="id-s")):
+        async with started(theirs, allowances=allowed) as box:
+            assert "MCP_ALLOWED_SERVERS" in (await box.offer()).absent[0]
+            assert (await box.connect(theirs.id)).status is ServerStatus.FAILED
+            checks = [check async for check in box.verify(ServerEntry(theirs))]
+            assert any("MCP_ALLOWED_SERVERS" in check.detail for check in checks)
+        assert not pids.exists()
+
+
 async def test_a_name_that_later_leads_inside_is_not_followed_there() -> None:
     """DNS rebinding: the definition was good, the first answers were good, the next one is loopback."""
     asked: list[str] = []

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.domain.servers import ServerConfig
+from bot.errors import ServerTrouble
 from bot.logs import out_of_context
 from bot.stores import Leases, SignInStore
-from bot.tools.addresses import Allowances, Resolve, resolved
+from bot.tools.addresses import Allowances, Resolve, check_definition, resolved
 from bot.tools.oauth.asking import Asker, errand, guarded
 from bot.tools.redaction import Redaction
+from bot.tools.unusable import Unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,13 @@ class Desk:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def errand(self, config: ServerConfig) -> AbstractAsyncContextManager[Asker]:
-        """Somebody who asks whoever signs the bot in to this server."""
+        """Return a client for the authorization server of this server. Raises ServerTrouble if the operator's settings
+        keep the server out.
+        """
+        try:
+            check_definition(config, self.allowances)
+        except Unusable as unusable:
+            raise ServerTrouble(f"Server {config.name}: {unusable.cause}", unusable.fix) from unusable
         return errand(guarded(config, self.allowances, self.resolve))
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
