@@ -93,7 +93,7 @@ async def test_a_server_of_the_operators_file_is_held_to_the_allowed_names_too(f
 async def test_a_secret_is_neither_asked_for_nor_taken_for_a_server_that_is_kept_out(
     folder: Path, jira: FakeEndpoint
 ) -> None:
-    public = {"public_url": "https://bot.example.com", "mcp_allowed_hosts": ON_THIS_MACHINE}
+    public: dict[str, Any] = {"public_url": "https://bot.example.com", "mcp_allowed_hosts": ON_THIS_MACHINE}
     async with opened_api(folder, **public) as api:
         await added(api, jira, apiKey="s3cret-of-jira")
         words = ["secret", "rotate", "jira"]
