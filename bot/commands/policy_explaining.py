@@ -20,6 +20,7 @@ from bot.domain.policies import Judgement
 from bot.domain.rule_language import words
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
+from bot.domain.written_objects import DuplicateName, unique_names
 
 _OPTION = Shape.OPTION
 EXPLAIN = Verb(
@@ -153,7 +154,9 @@ def _name(server_id: str, tool: Tool) -> str:
 
 def _arguments(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=unique_names)
+    except DuplicateName as error:
+        raise Refusal(f"`--arguments` cannot be used: {error}.") from None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

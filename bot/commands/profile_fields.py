@@ -14,6 +14,7 @@ from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.policies import ANY, Rule, is_pattern
 from bot.domain.profiles import Profile
 from bot.domain.rule_language import RuleError, read_rule, rule_table
+from bot.domain.written_objects import DuplicateName, unique_names
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
@@ -147,7 +148,9 @@ class _Reader:
 
     def _rule(self, line: str) -> Rule:
         try:
-            table = json.loads(line)
+            table = json.loads(line, object_pairs_hook=unique_names)
+        except DuplicateName as error:
+            raise ValueError(f"A rule cannot be used: {error}.") from None
         except (ValueError, RecursionError):
             raise ValueError("A line that begins with { must be a rule as JSON, on one line.") from None
         server = table.get("server")

@@ -19,6 +19,7 @@ from bot.domain.capabilities import Bytes, Piece, Text
 from bot.domain.commands import Known, Parameter, Reply, Verb
 from bot.domain.nesting import is_too_deep
 from bot.domain.tools import Tool
+from bot.domain.written_objects import DuplicateName, unique_names
 
 LONGEST_ARGUMENTS = 100_000
 _ARGUMENTS = Parameter(
@@ -89,6 +90,8 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
         key, assigned, value = word.partition("=")
         if not assigned or not key:
             raise Refusal("Each argument is `KEY=VALUE`.")
+        if key in pairs:
+            raise Refusal(f"The arguments cannot be used: {DuplicateName(key)}.")
         pairs[key] = value
     return pairs
 
@@ -127,8 +130,10 @@ def _json(text: str, objection: str) -> Any:
     1e999, half a character, brackets in brackets without end.
     """
     try:
-        read = json.loads(text)
+        read = json.loads(text, object_pairs_hook=unique_names)
         json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+    except DuplicateName as error:
+        raise Refusal(f"The arguments cannot be used: {error}.") from None
     except (ValueError, RecursionError):
         raise Refusal(objection) from None
     if is_too_deep(read):

@@ -1,6 +1,6 @@
-"""A JSON object as a model has written it: read in one way wherever it stands.
+"""JSON objects that models, people and programs write: read in one way, whoever reads them.
 
-Called by the providers for the arguments of a call, and by the engine for arguments that are a text within others.
+An object with the same name twice is refused everywhere, because one reader would approve what another does not run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def read_object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        found = json.loads(text, object_pairs_hook=_once)
+        found = json.loads(text, object_pairs_hook=unique_names)
         # What cannot be written again (half a surrogate pair, NaN, 1e999) could be neither stored nor sent to a tool.
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
@@ -29,9 +29,21 @@ def read_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and not is_too_deep(found) else None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are all different (RFC 8259, 4: what else it may be differs from reader to reader)."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
+class DuplicateName(ValueError):
+    """One JSON object holds the same name twice."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the name {name!r:.80} is there twice")
+        self.name = name
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of one object, as `object_pairs_hook` of `json.loads`. Raises DuplicateName, because readers
+    disagree on which of two members counts (RFC 8259, section 4).
+    """
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise DuplicateName(name)
+        found[name] = value
     return found

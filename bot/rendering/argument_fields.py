@@ -18,6 +18,7 @@ from typing import Any
 from bot.domain.commands import Field, FieldKind
 from bot.domain.nesting import is_too_deep
 from bot.domain.secret_shapes import without_secrets
+from bot.domain.written_objects import DuplicateName, unique_names
 from bot.rendering.plain import one_line, revealed
 
 MOST_FIELDS = 15
@@ -349,7 +350,9 @@ def _one_of(text: str, values: Mapping[str, Any]) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return _flat(json.loads(text, parse_constant=_refused, parse_float=_finite))
+        return _flat(json.loads(text, object_pairs_hook=unique_names, parse_constant=_refused, parse_float=_finite))
+    except DuplicateName as error:
+        raise ValueError(f"This cannot be used: {error}.") from None
     except (ValueError, RecursionError):
         raise ValueError('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.') from None
 

@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.domain.nesting import DEEPEST, is_too_deep
+from bot.domain.written_objects import DuplicateName, unique_names
 from bot.web.problems import Problem, answered, of_status
 
 LARGEST_BODY = 1024 * 1024
@@ -70,14 +71,16 @@ class Intake:
 
 def _unfit(body: bytes) -> Problem | None:
     """What is wrong with a body, that the routes' own reader would not notice: it reads UTF-16 as well, takes NaN and
-    1e999 for numbers and half a surrogate pair for a character. None of them can be kept, or written in an answer.
+    1e999 for numbers, half a surrogate pair for a character, and the last of two members of one name.
     """
     too_deep = Problem(400, "too_deep", f"The body is nested deeper than {DEEPEST} levels.", "send it flatter")
     try:
-        read = json.loads(body.decode("utf-8-sig"))
+        read = json.loads(body.decode("utf-8-sig"), object_pairs_hook=unique_names)
         if is_too_deep(read):
             return too_deep
         json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
+    except DuplicateName as error:
+        return Problem(400, "duplicate_name", f"The body cannot be used: {error}.", "send each name once")
     except UnicodeEncodeError:
         return Problem(400, "not_text", "A text in the body holds half a character.", "send whole characters")
     except RecursionError:

@@ -145,12 +145,26 @@ async def test_an_address_may_change_where_no_typed_secret_goes_along_to_another
         '{"n": ' + "[" * 64 + "]" * 64 + "}",
         '{"n": ' + "[" * 40_000 + "]" * 40_000 + "}",
         "{" + '"n": {' * 9_000 + "}" * 9_001,
+        '{"n": 1, "n": 2}',
+        '{"n": {"to": "a@example.com", "to": "b@example.com"}}',
+        "n=1 n=2",
     ],
-    ids=["no number", "too large", "half a character", "list too deep", "deep list", "deep object"],
+    ids=[
+        "no number",
+        "too large",
+        "half a character",
+        "list too deep",
+        "deep list",
+        "deep object",
+        "a name twice",
+        "a name twice within",
+        "a pair twice",
+    ],
 )
 async def test_arguments_that_nobody_could_keep_are_refused(text: str) -> None:
     held = await with_jira()
-    (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", text)
+    words = (text,) if text.startswith("{") else text.split()
+    (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", *words)
     assert isinstance(reply, Reply)
     assert reply.failed
     assert reply.message is None

@@ -276,6 +276,15 @@ async def test_arguments_that_are_no_object_are_refused(text: str) -> None:
     assert "`--arguments` is a JSON object" in reply.text
 
 
+async def test_an_argument_that_is_there_twice_is_not_explained() -> None:
+    held = office()
+    words = ("--arguments", '{"title": "a", "title": "b"}')
+    (reply,) = await held.answers("mcp", "policy", "explain", "notes", "add", *words)
+    assert isinstance(reply, Reply)
+    assert reply.failed
+    assert "the name 'title' is there twice" in reply.text
+
+
 def happened(status: StepStatus, ruling: Ruling | None) -> ToolStep:
     approval = Approval("approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", terms=Terms(quorum=2))
     return ToolStep(2, ToolCall("c", "notes__add"), ToolRef("notes", "add"), status, approval=approval, ruling=ruling)

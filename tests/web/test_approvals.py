@@ -272,3 +272,20 @@ async def test_what_makes_no_sense_is_refused_by_its_field(folder: Path) -> None
         unknown = {"approvalRequestId": "nothing"}
         assert (await decided(api, unknown, approver, approved=True))[1]["error"]["code"] == "not_found"
         assert written(api) == []
+
+
+async def test_a_decision_that_names_a_field_twice_decides_nothing(folder: Path) -> None:
+    async with an_api(folder, {"text": "hello"}) as api:
+        approver = await api.token("one", Role.APPROVER)
+        approval = await wanted(api)
+        path = f"/api/responses/approval/{approval['approvalRequestId']}"
+        for body in (
+            '{"approved": false, "approved": true}',
+            '{"approved": true, "revision": 1, "revision": 1}',
+            '{"approved": true, "arguments": {"text": "one", "text": "two"}}',
+        ):
+            headers = {"Content-Type": "application/json"}
+            answer = await api.post(path, content=body, headers=headers, token=approver)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "duplicate_name")
+        assert (await api.get(path, token=approver)).json()["revision"] == 1
+        assert written(api) == []

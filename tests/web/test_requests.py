@@ -228,6 +228,9 @@ async def test_a_head_of_a_stream_ends(client: httpx2.AsyncClient, house: House)
         ('{"text": "\\ud800"}'.encode("utf-16-le"), "application/json", 400, "not_json"),
         (b'{"text": "a", "number": NaN}', "application/json", 400, "not_json"),
         (b'{"text": "a", "number": -1e999}', "application/json", 400, "not_json"),
+        (b'{"text": "a", "text": "b"}', "application/json", 400, "duplicate_name"),
+        (b'{"text": "a", "t\\u0065xt": "a"}', "application/json", 400, "duplicate_name"),
+        (b'{"text": "a", "more": [{"x": 1, "x": 1}]}', "application/json", 400, "duplicate_name"),
     ],
 )
 async def test_a_body_that_cannot_be_used_is_refused(

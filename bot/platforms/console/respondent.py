@@ -16,6 +16,7 @@ from bot.domain.answering import Answered, UnfitAnswer
 from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed
 from bot.domain.elicitations import CANCELLED, DECLINED, Action, Elicitation, Elicited, FormAsk, LinkAsk
 from bot.domain.tools import Misfit
+from bot.domain.written_objects import DuplicateName, unique_names
 from bot.platforms.console.person import Person
 from bot.platforms.console.watch import AskedBack
 from bot.ports import FrontDoor
@@ -140,7 +141,9 @@ def _read(line: str, elicitation: Elicitation) -> Elicited | str | None:
 def _filled(schema: Mapping[str, Any], text: str) -> Elicited | str:
     if text.startswith("{"):
         try:
-            content = json.loads(text)
+            content = json.loads(text, object_pairs_hook=unique_names)
+        except DuplicateName as error:
+            return f"The answer cannot be used: {error}."
         except (ValueError, RecursionError):
             return NO_OBJECT.format('{"title": "Milk"}')
         return Elicited(Action.ACCEPT, content)

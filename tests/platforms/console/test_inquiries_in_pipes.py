@@ -87,6 +87,7 @@ async def test_a_link_is_written_whole_and_a_line_says_that_one_has_been_there()
         ("answer copies=many", "A whole number, such as 3."),
         ("answer 'title=", "A quote is open."),
         ("answer {title}", "That is no JSON object"),
+        ('answer {"title": "a", "title": "b"}', "the name 'title' is there twice"),
     ],
 )
 async def test_what_cannot_be_read_is_said_and_the_next_line_counts(line: str, complaint: str) -> None:
