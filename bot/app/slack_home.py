@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import TypeVar
 
@@ -23,11 +24,12 @@ from bot.errors import CountersignError
 from bot.platforms.slack.home import SHOWN, Home, Waiting
 from bot.ports import ServerAdmin
 from bot.stores import Overview
+from bot.stores.awaited import read_awaited
 
 log = logging.getLogger(__name__)
 
-LOOKED_AT = 500
-"""So many waiting calls of a workspace are looked at, the latest first, for those that a person may sign."""
+MOST_READ = 10_000
+"""Waiting calls of a workspace that are read for one Home, newest first."""
 
 FindCall = Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
 Found = TypeVar("Found")
@@ -51,15 +53,17 @@ class Homes:
     async def home(self, member: Member) -> Home:
         """One person's. Raises CountersignError."""
         here = ConversationKey("slack", await self.workspace(), "", "").home
-        waiting = await self.overview.waiting(f"{here}:", LOOKED_AT)
-        theirs = [each for each in waiting if signs(self.rules, member, each)]
-        calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs[:SHOWN]))
+        theirs = await read_awaited(
+            self.overview, (f"{here}:",), partial(signs, self.rules, member), limit=MOST_READ, most_read=MOST_READ
+        )
+        calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs.calls[:SHOWN]))
         asked = await self.overview.inquired(member.author.principal, f"{here}:", SHOWN)
         questions = await asyncio.gather(*map(self._question, asked))
         return Home(
             time(),
             waiting=tuple(call for call in calls if call is not None),
-            more_waiting=len(theirs[SHOWN:]),
+            more_waiting=len(theirs.calls[SHOWN:]),
+            all_counted=theirs.behind is None,
             inquiries=tuple(question for question in questions if question is not None),
             asked=await self.overview.asked(member.author.principal, f"{here}:", SHOWN),
             servers=self._servers(here) if self.rights.administers(member) else None,

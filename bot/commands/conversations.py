@@ -126,8 +126,11 @@ class Conversations:
             raise Refusal(_NONE)
         text = transcript(key, views[0].turn.question.text, views)
         safe = "".join(character if character.isalnum() else "-" for character in _id(key))[:80]
+        summary = await self._parts.archive.summary(key)
+        left = summary.turns - len(views) if summary is not None else 0
+        cut = f" The {counted(left, 'turn')} before them are left out." if left > 0 else ""
         yield Reply(
-            f"The conversation as Markdown: {counted(len(views), 'turn')}.",
+            f"The conversation as Markdown: {counted(len(views), 'turn')}.{cut}",
             document=Document(f"conversation-{safe}.md", text),
         )
 

@@ -23,6 +23,7 @@ def figures(
         "by": by.value,
         "total": _sum(total(spent for _, spent in sums)),
         "sums": [{"name": name, **_sum(spent)} for name, spent in sums[:MOST_NAMES]],
+        "omitted": max(0, len(sums) - MOST_NAMES),
         "limits": [_limit(each) for each in limits],
     }
 

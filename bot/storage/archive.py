@@ -13,7 +13,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import Turn
 from bot.storage import activity, audit_rows, backlog, keeping, overviews, past_calls, past_conversations
 from bot.storage.database import Database
-from bot.stores import Activity, AwaitedCall, Backlog, ConversationSummary, PastCall
+from bot.stores import Activity, AwaitedPage, AwaitedPosition, Backlog, ConversationSummary, PastCall
 
 
 class SqlArchive:
@@ -94,9 +94,9 @@ class SqlArchive:
         """What has happened since then."""
         return await self._database.run(lambda connection: activity.read_activity(connection, since, workspace, server))
 
-    async def waiting(self, reach: str, limit: int) -> Sequence[AwaitedCall]:
-        """Calls that wait for a signature, the latest first."""
-        return await self._database.run(lambda connection: overviews.read_waiting(connection, reach, limit))
+    async def waiting(self, reaches: Sequence[str], limit: int, behind: AwaitedPosition | None = None) -> AwaitedPage:
+        """Return calls that wait for a signature, newest first."""
+        return await self._database.run(lambda connection: overviews.read_waiting(connection, reaches, limit, behind))
 
     async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:
         """What a person has asked, the latest first."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -18,7 +20,7 @@ from bot.storage.past_conversations import who
 from bot.storage.reaching import begins, reach
 from bot.storage.records import UNREADABLE, read_turn
 from bot.storage.tables import Words, approvals, elicitations, steps, turns
-from bot.stores import AwaitedCall
+from bot.stores import AwaitedCall, AwaitedPage, AwaitedPosition
 
 log = logging.getLogger(__name__)
 
@@ -30,26 +32,28 @@ _live = (
     .cte("live")
     .prefix_with("materialized")
 )
-_waiting = (
+_awaited = (
     sa.select(
         approvals.c.id,
         approvals.c.requested_for_id,
         approvals.c.requested_for_name,
         approvals.c.terms,
         approvals.c.editors,
+        steps.c.created_at,
         _live.c.conversation,
     )
     .select_from(_live)
     .join(steps, steps.c.turn_id == _live.c.id)
     .join(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
     .where(
-        begins(_live.c.conversation, "reach"),
         steps.c.status == StepStatus.AWAITING.value,
         sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
     )
-    .order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n)
+    .order_by(steps.c.created_at.desc(), approvals.c.id)
     .limit(bindparam("limit"))
 )
+_at, _id = bindparam("at", type_=sa.Double), bindparam("id", type_=sa.Text)
+_behind = sa.or_(steps.c.created_at < _at, sa.and_(steps.c.created_at == _at, approvals.c.id > _id))
 _inquired = (
     sa.select(elicitations.c.id)
     .select_from(_live)
@@ -77,10 +81,28 @@ _asked = (
 )
 
 
-def read_waiting(connection: sa.Connection, beginning: str, limit: int) -> Sequence[AwaitedCall]:
-    """Calls that wait for a signature in conversations whose key begins so, the latest first."""
+@cache
+def _awaited_in(reaches: int, *, behind: bool) -> sa.Select[Any]:
+    """The query for so many beginnings of keys, from a position on if `behind`."""
+    select = _awaited.where(sa.or_(*(begins(_live.c.conversation, f"reach{n}") for n in range(reaches))))
+    return select.where(_behind) if behind else select
+
+
+def read_waiting(
+    connection: sa.Connection, beginnings: Sequence[str], limit: int, behind: AwaitedPosition | None
+) -> AwaitedPage:
+    """Return up to `limit` calls that wait for a signature in conversations whose key begins in one of these ways,
+    newest first.
+    """
+    values: dict[str, object] = {"limit": limit}
+    for n, beginning in enumerate(beginnings):
+        values |= reach(f"reach{n}", beginning)
+    if behind is not None:
+        values |= {"at": behind.at, "id": behind.approval_id}
+    rows = connection.execute(_awaited_in(len(beginnings), behind=behind is not None), values).all()
+    last = AwaitedPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
     found: list[AwaitedCall] = []
-    for row in connection.execute(_waiting, {**reach("reach", beginning), "limit": limit}):
+    for row in rows:
         conversation = ConversationKey.parse(row.conversation)
         asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
         try:
@@ -88,8 +110,9 @@ def read_waiting(connection: sa.Connection, beginning: str, limit: int) -> Seque
         except UNREADABLE as error:
             log.warning("on what terms %s may be signed cannot be read, and it is left out: %r", row.id, error)
         else:
-            found.append(AwaitedCall(row.id, conversation, asker, terms, frozenset(row.editors or ())))
-    return found
+            editors = frozenset(row.editors or ())
+            found.append(AwaitedCall(row.id, conversation, asker, terms, editors, row.created_at))
+    return AwaitedPage(found, last)
 
 
 def read_inquired(connection: sa.Connection, person: str, beginning: str, limit: int) -> Sequence[str]:

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from bot.stores.accounts import TokenStore, UsageStore
 from bot.stores.past import Activity, ApprovalActivity, Archive, Backlog, ConversationSummary, PastCall, ServerActivity
-from bot.stores.people import AwaitedCall, Engagements, Opinion, OpinionStore, Overview
+from bot.stores.people import (
+    AwaitedCall,
+    AwaitedPage,
+    AwaitedPosition,
+    Engagements,
+    Opinion,
+    OpinionStore,
+    Overview,
+)
 from bot.stores.rules import GrantStore, PolicyStore, ProfileStore
 from bot.stores.servers import LinkStore, PinStore, ServerStore, SignInStore
 from bot.stores.sharing import Granted, Leases, Quota, Quotas, Refused
@@ -19,6 +27,8 @@ __all__ = [
     "ApprovalActivity",
     "Archive",
     "AwaitedCall",
+    "AwaitedPage",
+    "AwaitedPosition",
     "Backlog",
     "ConversationSummary",
     "Engagements",

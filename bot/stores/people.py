@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +15,7 @@ from bot.domain.turns import Turn
 @dataclass(frozen=True, slots=True)
 class AwaitedCall:
     """A call that waits for a signature, as far as it takes to say whose: without what would be signed. `editors` are
-    the principals of those who have changed that.
+    the principals of those who have changed that. `asked_at` is in epoch seconds.
     """
 
     approval_id: str
@@ -22,14 +23,45 @@ class AwaitedCall:
     asked_by: Author
     terms: Terms = NO_TERMS
     editors: frozenset[str] = frozenset()
+    asked_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedPosition:
+    """A place in the list of calls that wait, newest first: behind the call asked at `at` with this approval id."""
+
+    at: float
+    approval_id: str
+
+    def __str__(self) -> str:
+        return f"{self.at!r}_{self.approval_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> AwaitedPosition:
+        """Return the position that `str` has written. Raises ValueError for any other text."""
+        found = _POSITION.fullmatch(text)
+        if found is None:
+            raise ValueError("not a position")
+        return cls(float(found[1]), found[2])
+
+
+_POSITION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)_([A-Za-z0-9_-]{1,100})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedPage:
+    """Some of the calls that wait. `behind` is where the next page begins, None if there is none."""
+
+    calls: Sequence[AwaitedCall]
+    behind: AwaitedPosition | None = None
 
 
 class Overview(Protocol):
     """What concerns one person now."""
 
-    async def waiting(self, reach: str, limit: int) -> Sequence[AwaitedCall]:
-        """Calls that wait for a signature and have not expired, in conversations whose key begins with `reach`, the
-        latest first.
+    async def waiting(self, reaches: Sequence[str], limit: int, behind: AwaitedPosition | None = None) -> AwaitedPage:
+        """Return up to `limit` calls that wait for a signature and have not expired, newest first, in conversations
+        whose key begins with one of `reaches`. Calls that cannot be read are left out.
         """
 
     async def asked(self, person: str, reach: str, limit: int) -> Sequence[Turn]:

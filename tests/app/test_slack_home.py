@@ -183,3 +183,12 @@ async def test_servers_are_shown_to_admins_and_only_those_of_their_workspace(wor
     # Where none is named, the platform's own admins administer.
     workspace.signatories = replace(workspace.signatories, admins=frozenset())
     assert (await workspace.homes.home(Member(PRIYA, platform_admin=True))).servers is not None
+
+
+async def test_calls_that_wait_for_others_hide_none_however_many_they_are(workspace: Workspace) -> None:
+    await workspace.asks(PRIYA, at("OPS"), "card-old")
+    for n in range(6):
+        await workspace.asks(PRIYA, at("INC", str(n)), *(f"card-{n}-{i}" for i in range(100)))
+    assert await waiting(workspace, Member(OLGA)) == ["card-old"]
+    home = await workspace.homes.home(Member(SAM))
+    assert (len(home.waiting) + home.more_waiting, home.all_counted) == (601, True)

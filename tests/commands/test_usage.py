@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.commands.usage import ROWS
+from bot.commands.usage_figures import MOST_NAMES
 from bot.domain.completions import Usage
 from bot.domain.usage import Balance, Every, Limit, Per, Spent, SpentBy, Unit, UsageQuery
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, office
@@ -58,6 +59,15 @@ async def test_the_total_is_that_of_the_rows_whatever_is_counted_meanwhile(house
     assert len(reply.data["sums"]) == 2
     assert reply.data["total"]["requests"] == sum(each["requests"] for each in reply.data["sums"])
     assert "15,015 tokens · 0.42 EUR" in reply.text
+
+
+async def test_names_that_are_left_out_of_the_sums_are_counted(house: Office) -> None:
+    house.usage.spent = {f"model-{n:04}": FREE for n in range(MOST_NAMES + 3)}
+    house.usage.limits = []
+    reply = await house.ask("usage", GUEST)
+    assert reply.data is not None
+    assert (len(reply.data["sums"]), reply.data["omitted"]) == (MOST_NAMES, 3)
+    assert reply.data["total"]["requests"] == MOST_NAMES + 3
 
 
 async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) -> None:

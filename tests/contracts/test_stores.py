@@ -54,6 +54,7 @@ from bot.storage.tables import metadata
 from bot.stores import (
     Archive,
     AwaitedCall,
+    AwaitedPosition,
     Engagements,
     Opinion,
     OpinionStore,
@@ -1233,12 +1234,36 @@ async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(led
     await awaiting(ledger, at("hall"), "card-1", "card-2")
     await awaiting(ledger, at("hall", "2"), "card-3")
     await awaiting(ledger, at("hall", "1", "W"), "card-4")
-    found = await archive.waiting("test:w:", 10)
+    found = (await archive.waiting(["test:w:"], 10)).calls
     assert [each.approval_id for each in found] == ["card-3", "card-1", "card-2"]
-    assert found[0] == AwaitedCall("card-3", at("hall", "2"), ANA)
-    assert [each.approval_id for each in await archive.waiting("test:w:", 1)] == ["card-3"]
-    assert len(await archive.waiting("", 10)) == 4
-    assert await archive.waiting("slack:", 10) == []
+    assert found[0] == AwaitedCall("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
+    assert [each.approval_id for each in (await archive.waiting(["test:w:"], 1)).calls] == ["card-3"]
+    assert len((await archive.waiting([""], 10)).calls) == 4
+    assert (await archive.waiting(["slack:"], 10)).calls == []
+
+
+async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_twice(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    await awaiting(ledger, at("hall"), *(f"card-a{n}" for n in range(7)))
+    await awaiting(ledger, at("hall", "1", "W"), "card-b")
+    await awaiting(ledger, at("hall", "2"), *(f"card-c{n}" for n in range(4)))
+    await awaiting(ledger, at("hall", "1", "other"), "card-d")
+    whole = await archive.waiting(["test:w:", "test:W:"], 20)
+    assert whole.behind is None
+    for size in (1, 3, 5, 12):
+        found: list[AwaitedCall] = []
+        behind: AwaitedPosition | None = None
+        for _ in range(20):
+            page = await archive.waiting(["test:w:", "test:W:"], size, behind)
+            assert len(page.calls) <= size
+            found += page.calls
+            if page.behind is None:
+                break
+            behind = AwaitedPosition.parse(str(page.behind))
+        assert found == whole.calls
+    assert [each.approval_id for each in whole.calls] == [
+        *(f"card-c{n}" for n in range(4)), "card-b", *(f"card-a{n}" for n in range(7)),
+    ]  # fmt: skip
 
 
 async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledger) -> None:
@@ -1251,9 +1276,9 @@ async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledge
     await ledger.log.drawn(expiring, NEWEST)
     await ledger.log.stop(stopped, ANA)
     assert decided
-    assert [each.approval_id for each in await archive.waiting("", 10)] == ["card-2"]
+    assert [each.approval_id for each in (await archive.waiting([""], 10)).calls] == ["card-2"]
     ledger.time += 61
-    assert await archive.waiting("", 10) == []
+    assert (await archive.waiting([""], 10)).calls == []
 
 
 async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stands(ledger: Ledger) -> None:

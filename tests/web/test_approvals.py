@@ -8,8 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.domain.callers import Role
 from bot.domain.conversations import Author, ConversationKey
+from bot.stores import awaited
+from bot.web.api import approvals
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import RecordingSurface, ScriptedModel, ask_for, call, message, say
 from tests.stories.workplace import a_tool
@@ -28,11 +32,12 @@ approvers = ["{who}"]
 
 @asynccontextmanager
 async def an_api(
-    folder: Path, *calls: dict[str, Any], who: str = "api-role:approver", more: str = ""
+    folder: Path, *calls: dict[str, Any], who: str = "api-role:approver", more: str = "", says: bool = True
 ) -> AsyncIterator[Api]:
-    """A house whose model writes so, then says that it has; approvers sign."""
+    """A house whose model writes so, then says that it has, unless no call is ever approved; approvers sign."""
     (folder / "policy.toml").write_text(POLICY.format(who=who, more=more), encoding="utf-8")
-    script = [each for arguments in calls for each in (ask_for(call(WRITE, **arguments)), say("Written."))]
+    last = [say("Written.")] if says else []
+    script = [each for arguments in calls for each in (ask_for(call(WRITE, **arguments)), *last)]
     async with opened_api(folder, model=scripted(ScriptedModel([*script]))) as api:
         api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]})
         yield api
@@ -289,3 +294,52 @@ async def test_a_decision_that_names_a_field_twice_decides_nothing(folder: Path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "duplicate_name")
         assert (await api.get(path, token=approver)).json()["revision"] == 1
         assert written(api) == []
+
+
+async def test_newer_calls_of_one_member_hide_nobody_elses(folder: Path) -> None:
+    many = [{"text": str(n)} for n in range(7)]
+    async with an_api(folder, *many, says=False) as api:
+        approver = await api.token("signer", Role.APPROVER)
+        ana, ben = await api.token("ana", Role.MEMBER), await api.token("ben", Role.MEMBER)
+        first = await wanted(api, ana)
+        theirs = [(await wanted(api, ben))["approvalRequestId"] for _ in range(6)]
+
+        async def listed(token: str, query: str) -> list[list[str]]:
+            pages, cursor = [], ""
+            while True:
+                answer = await api.get(f"/api/responses/approvals?{query}&cursor={cursor}", token=token)
+                assert answer.status_code == 200, answer.text
+                body = answer.json()
+                pages.append([each["approvalRequestId"] for each in body["approvals"]])
+                assert body["more"] == (body["nextCursor"] is not None)
+                if not (cursor := body["nextCursor"]):
+                    return pages
+
+        newest_first = [*reversed(theirs), first["approvalRequestId"]]
+        assert await listed(approver, "size=3") == [newest_first[:3], newest_first[3:6], newest_first[6:]]
+        assert await listed(approver, "whose=to_sign") == [newest_first]
+        assert await listed(approver, "whose=asked") == [[]]
+        assert await listed(ana, "size=1") == [[first["approvalRequestId"]]]
+        assert await listed(ana, "whose=to_sign&size=2") == [[]]
+        for wrong in ("cursor=nothing", "size=0", "size=101", "whose=mine", "cursor=1_a%00"):
+            answer = await api.get(f"/api/responses/approvals?{wrong}", token=approver)
+            assert answer.status_code == 422, wrong
+
+
+async def test_more_calls_than_one_look_reads_hide_nobody_elses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals, "MOST_READ", 2)
+    monkeypatch.setattr(awaited, "BATCH", 2)
+    async with an_api(folder, *({"text": str(n)} for n in range(6)), says=False) as api:
+        ana, ben = await api.token("ana", Role.MEMBER), await api.token("ben", Role.MEMBER)
+        first = await wanted(api, ana)
+        for _ in range(5):
+            await wanted(api, ben)
+        found: list[str] = []
+        cursor: str | None = ""
+        looks = 0
+        while cursor is not None:
+            body = (await api.get(f"/api/responses/approvals?cursor={cursor}", token=ana)).json()
+            found += [each["approvalRequestId"] for each in body["approvals"]]
+            cursor, looks = body["nextCursor"], looks + 1
+        assert found == [first["approvalRequestId"]]
+        assert looks > 1

@@ -42,6 +42,7 @@ WELCOME = (
     "workspace's servers, and ask for an approval before I change anything."
 )
 NOTHING_WAITS = "Nothing waits for you."
+NOT_ALL_READ = "Too many calls wait for others to look through all of them. The cards in their threads show the rest."
 WAITS_FOR_YOU = "◇ waits for your answer"
 _STANDS = {
     TurnStatus.QUEUED: "◇ waits its turn",
@@ -74,8 +75,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Home:
     """What one person's tab shows; lists come newest first. `more_waiting` counts the calls that wait for them beside
-    those listed; `inquiries` are what servers wait to hear from them. `servers` is None for whoever administers none,
-    `now` is epoch seconds.
+    those listed; `all_counted` is False if more calls wait than were read. `inquiries` are what servers wait to hear
+    from them. `servers` is None for whoever administers none, `now` is epoch seconds.
     """
 
     now: float
@@ -84,6 +85,7 @@ class Home:
     asked: Sequence[Turn] = ()
     servers: Sequence[ServerState] | None = None
     more_waiting: int = 0
+    all_counted: bool = True
     first_visit: bool = False
 
 
@@ -104,9 +106,10 @@ def home_view(home: Home) -> View:
 def _waiting(home: Home) -> list[Block]:
     calls = len(home.waiting) + home.more_waiting
     count = calls + len(home.inquiries)
-    blocks: list[Block] = [header(f"Waiting for you ({count})" if count else "Waiting for you")]
+    number = f"{count}" if home.all_counted else f"at least {count}"
+    blocks: list[Block] = [header(f"Waiting for you ({number})" if count else "Waiting for you")]
     if not count:
-        return [*blocks, section(NOTHING_WAITS)]
+        return [*blocks, section(NOTHING_WAITS if home.all_counted else NOT_ALL_READ)]
     for inquiry in home.inquiries[:SHOWN]:
         made = inquiry_card(inquiry.step, inquiry.elicitation, TurnView(inquiry.turn, (inquiry.step,), 0))
         blocks += [open_question(made), rich_text(rich_section(*expiry(made, home.now))), *offered(made.offers)]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, assert_never
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field
 
 from bot.domain.approvals import (
@@ -33,14 +34,15 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import CountersignError
 from bot.rendering.cards import still_needed
 from bot.rendering.grant_offers import OFFERS, offered
-from bot.stores import AwaitedCall
+from bot.stores import AwaitedCall, AwaitedPosition
+from bot.stores.awaited import read_awaited
 from bot.web.authentication import MemberCaller
 from bot.web.parts import WebParts
 from bot.web.problems import Problem
 from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of
 from bot.web.turns.shapes import ApprovalShape, approval_shape
-from bot.web.turns.waiting import LOOKED_AT, reaches
+from bot.web.turns.waiting import reaches
 from bot.web.wire import Sent, Taken
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,9 @@ FIRST = 1
 """The revision that a call has when it is asked for. A decision that names none is about that one."""
 MOST_REVISIONS = 1_000_000
 MOST = 100
-"""Calls in one list."""
+"""Calls on one page."""
+MOST_READ = 5_000
+"""Waiting calls, those of others included, that are read for one page."""
 WORDS = ", ".join(offer.word for offer in OFFERS)
 
 ApprovalId = Annotated[str, Path(alias="approvalRequestId", max_length=100)]
@@ -93,11 +97,20 @@ class DecisionAnswer(Sent):
     message: str = ""
 
 
+class Whose(StrEnum):
+    """Which of the waiting calls are listed: those the caller may sign, those it has asked for, or both."""
+
+    ALL = "all"
+    TO_SIGN = "to_sign"
+    ASKED = "asked"
+
+
 class ApprovalList(Sent):
-    """What waits for a signature, the latest first."""
+    """A page of the calls that wait for a signature, newest first."""
 
     approvals: list[ApprovalShape]
-    more: bool = Field(description="There are more than these.")
+    more: bool = Field(description="There may be more than these: ask again with `nextCursor`.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last one.")
 
 
 def routes(parts: WebParts) -> APIRouter:
@@ -106,9 +119,18 @@ def routes(parts: WebParts) -> APIRouter:
     desk = _Desk(parts)
 
     @router.get("/api/responses/approvals", response_model=ApprovalList)
-    async def list_approvals(caller: MemberCaller) -> ApprovalList:
-        """What waits for a signature: of what the caller has asked, and of what it may sign."""
-        return await desk.waiting(caller)
+    async def list_approvals(
+        caller: MemberCaller,
+        whose: Annotated[Whose, Query(description="What the caller may sign, what it has asked for, or both.")] = (
+            Whose.ALL
+        ),
+        size: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+        cursor: Annotated[str, Query(max_length=150, description="`nextCursor` of the page before.")] = "",
+    ) -> ApprovalList:
+        """Calls that wait for a signature, newest first. A page may hold fewer calls than `size`, or none, and still
+        have a next one.
+        """
+        return await desk.waiting(caller, whose, size, _position(cursor))
 
     @router.get("/api/responses/approval/{approvalRequestId}", response_model=ApprovalShape)
     async def read_approval(approval_id: ApprovalId, caller: MemberCaller) -> ApprovalShape:
@@ -133,12 +155,18 @@ class _Desk:
         self._parts = parts
         self._engine = parts.engine
 
-    async def waiting(self, caller: Caller) -> ApprovalList:
-        """What the caller has asked or may sign."""
-        calls = [call for reach in reaches(caller) for call in await self._parts.overview.waiting(reach, LOOKED_AT)]
-        theirs = [call for call in calls if self._concerns(caller, call)]
-        shapes = [await self._waiting_shape(caller, call.approval_id) for call in theirs[:MOST]]
-        return ApprovalList(approvals=[each for each in shapes if each is not None], more=len(theirs) > MOST)
+    async def waiting(self, caller: Caller, whose: Whose, size: int, behind: AwaitedPosition | None) -> ApprovalList:
+        """Return a page of what the caller has asked for or may sign."""
+        listed = partial(self._is_listed, caller, whose)
+        page = await read_awaited(
+            self._parts.overview, reaches(caller), listed, limit=size, most_read=MOST_READ, behind=behind
+        )
+        shapes = [await self._waiting_shape(caller, call.approval_id) for call in page.calls]
+        return ApprovalList(
+            approvals=[each for each in shapes if each is not None],
+            more=page.behind is not None,
+            next_cursor=None if page.behind is None else str(page.behind),
+        )
 
     async def _waiting_shape(self, caller: Caller, approval_id: str) -> ApprovalShape | None:
         """A call on the wire, None if it does not wait any more."""
@@ -167,8 +195,17 @@ class _Desk:
         return found
 
     def _concerns(self, caller: Caller, call: AwaitedCall) -> bool:
+        return self._is_listed(caller, Whose.ALL, call)
+
+    def _is_listed(self, caller: Caller, whose: Whose, call: AwaitedCall) -> bool:
         own = call.asked_by.principal == caller.author.principal
-        return own or self._parts.signs(caller.member, call)
+        match whose:
+            case Whose.ASKED:
+                return own
+            case Whose.TO_SIGN:
+                return self._parts.signs(caller.member, call)
+            case Whose.ALL:
+                return own or self._parts.signs(caller.member, call)
 
     def shape(self, caller: Caller, turn: Turn, step: ToolStep) -> ApprovalShape:
         """A call that waits, on the wire."""
@@ -215,6 +252,16 @@ class _Desk:
                 raise Problem(422, "invalid", "Some arguments do not fit the tool.", "correct those named", fields)
             case objection:
                 raise _refused(objection)
+
+
+def _position(cursor: str) -> AwaitedPosition | None:
+    """The position that a cursor names, None for the beginning. Raises Problem."""
+    if not cursor:
+        return None
+    try:
+        return AwaitedPosition.parse(cursor)
+    except ValueError:
+        raise _wrong("cursor", "It must be the nextCursor of another page.") from None
 
 
 def _checked(said: ApprovalDecision) -> Permission | None:

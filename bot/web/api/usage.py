@@ -72,6 +72,7 @@ class UsageShape(Sent):
     by: SpentBy
     total: Sum
     sums: list[NamedSum] = Field(description="The most expensive first, at most 1,000.")
+    omitted: int = Field(description="How many names are left out of `sums`; `total` counts them.")
     limits: list[LimitShape]
 
 

@@ -8,9 +8,6 @@ from bot.domain.callers import Caller
 from bot.domain.conversations import HTTP
 from bot.domain.servers import EVERYWHERE
 
-LOOKED_AT = 500
-"""So many waiting calls are looked at, the latest first, for those that somebody may sign."""
-
 
 def reaches(caller: Caller) -> list[str]:
     """All that are held in the caller's workspace: on its platform, and over HTTP."""
