@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bot.storage.database import Database
     from bot.storage.turn_log import SqlTurnLog
     from bot.tools.oauth import Bearers
-    from bot.tools.redaction import Redaction
+    from bot.tools.redaction import KnownSecrets
     from bot.tools.toolbox import McpToolbox
 
 log = logging.getLogger(__name__)
@@ -80,21 +80,20 @@ async def opened_office(
     signing_in = await asyncio.to_thread(importlib.import_module, "bot.app.sign_ins")
     signatories = Signatories(settings.admins, settings.approvers, operator)
     kept: Stores = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
-    redact: Redaction = toolboxes.Redaction()
-    redact.learn(settings.secrets)
-    redact_logs(redact)
+    secrets: KnownSecrets = toolboxes.KnownSecrets(settings.secrets)
+    redact_logs(secrets)
     allowances = toolboxes.Allowances(
         settings.mcp_allowed_hosts,
         settings.mcp_allowed_commands,
         lambda: administration.files.launches.templates,
         settings.mcp_allowed_servers,
     )
-    bearers: Bearers = signing_in.bearers_of(kept, redact, allowances)
+    bearers: Bearers = signing_in.bearers_of(kept, secrets, allowances)
     tally, refused = Tally(observe), RefusedTools()
     toolbox: McpToolbox = toolboxes.McpToolbox(
         enabled=settings.mcp_enabled,
         policy=connect,
-        redact=redact,
+        secrets=secrets,
         allowances=allowances,
         on_synced=kept.servers.synced,
         on_sync_failed=kept.servers.sync_failed,

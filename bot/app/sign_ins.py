@@ -11,13 +11,13 @@ from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_PATH
 from bot.ports import SignIns
 from bot.tools.addresses import Allowances
 from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets
 from bot.tools.toolbox import McpToolbox
 
 
-def bearers_of(kept: Stores, redact: Redaction, allowances: Allowances) -> Bearers:
+def bearers_of(kept: Stores, secrets: KnownSecrets, allowances: Allowances) -> Bearers:
     """Whoever has the tokens of servers that are signed in to."""
-    return Bearers(Desk(kept.sign_ins, kept.leases, redact, allowances))
+    return Bearers(Desk(kept.sign_ins, kept.leases, secrets, allowances))
 
 
 def sign_ins_of(linking: Linking | None, toolbox: McpToolbox, bearers: Bearers) -> SignIns | None:

@@ -37,4 +37,15 @@ class SecretReference:
         raise ValueError("a reference is env:NAME or file:/absolute/path")
 
 
+@dataclass(frozen=True, slots=True)
+class SecretSpan:
+    """Characters of a text, from `start` to before `end`, that are a known secret. `label` says which, for people:
+    `header Authorization`.
+    """
+
+    start: int
+    end: int
+    label: str
+
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

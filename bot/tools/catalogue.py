@@ -1,7 +1,8 @@
 """What a server offers, in our words.
 
 Called by `session` after connecting, whenever the server says that something has changed, and when somebody asks.
-Texts come out without characters that nobody sees and without secrets.
+Texts come out without hidden characters. They are not redacted: an item in which a secret of the server stands is left
+out, because a definition that was changed on the way is another one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _MOST = 5_000
 """Of each kind."""
 _LARGEST = 4 * 1024 * 1024
 """Characters of each kind, as JSON: what a server lists is kept, compared and sent to models over and over."""
+_LEAKING = "one with a secret of the server in it"
 _Item = TypeVar("_Item", bound=BaseModel)
 _Ours = TypeVar("_Ours")
 _Page = tuple[list[_Item], str | None]
@@ -70,8 +72,8 @@ class Catalogue:
         listed, whole = await _all_pages(page)
         foreign = self.names_beside(self.config) - {each.name for each in listed}
         for each in listed:
-            if not self._nameable(each.name):
-                left_out.append("one whose name holds a secret")
+            if self._holds_secret(each):
+                left_out.append(_LEAKING if self.redact.found_in(each.name) else f"{each.name}: {_LEAKING}")
                 continue
             tool = self._tool(each, foreign)
             if found.setdefault(tool.name, tool) is not tool:
@@ -115,7 +117,7 @@ class Catalogue:
                 each.uri, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type), each.size
             )
             for each in (await _all_pages(page))[0]
-            if self._nameable(each.uri)
+            if not self._holds_secret(each)
         )
 
     async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
@@ -129,7 +131,7 @@ class Catalogue:
                 each.uri_template, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type)
             )
             for each in (await _all_pages(page))[0]
-            if self._nameable(each.uri_template)
+            if not self._holds_secret(each)
         )
 
     async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
@@ -148,12 +150,12 @@ class Catalogue:
                 ),
             )
             for each in (await _all_pages(page))[0]
-            if self._nameable(each.name, *(arg.name for arg in each.arguments or ()))
+            if not self._holds_secret(each)
         )
 
-    def _nameable(self, *names: str) -> bool:
-        """A name has to stay as it is to be of use. One with a secret in it is neither shown nor kept."""
-        return all(self.redact(name) == name for name in names)
+    def _holds_secret(self, item: BaseModel) -> bool:
+        """True if a strong secret of the server is anywhere in an item: it is neither shown nor kept."""
+        return self.redact.found_in(item.model_dump(mode="json"))
 
     def _tool(self, tool: types.Tool, foreign: Collection[str]) -> Tool:
         """One tool as it is offered: characters that nobody sees are gone, everything else is the server's. `foreign`
@@ -174,17 +176,17 @@ class Catalogue:
                 idempotent=hints.idempotent_hint,
                 open_world=hints.open_world_hint,
             ),
-            flags=tuple(self.redact(each) for each in suspicions(tool, foreign)),
+            flags=tuple(suspicions(tool, foreign)),
         )
         return adopted(offered, self.config)
 
     def _schema(self, schema: dict[str, Any]) -> Any:
-        """A schema without secrets, be they in a default value or the name of an argument."""
-        return self.redact.json(cleaned_schema(schema, self.clean))
+        """A schema without hidden characters in what people and models read of it."""
+        return cleaned_schema(schema, self.clean)
 
     def clean(self, text: str | None) -> str:
-        """A text of the server without what nobody sees and without secrets."""
-        return self.redact(visible(text or ""))
+        """A text of the server without hidden characters."""
+        return visible(text or "")
 
 
 def adopted(tool: Tool, config: ServerConfig) -> Tool:

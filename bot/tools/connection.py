@@ -35,6 +35,7 @@ from bot.tools.endings import Ended, Ending
 from bot.tools.junk import JunkCount
 from bot.tools.pinning import Pinning
 from bot.tools.problems import failed_listing, failed_request
+from bot.tools.redaction import Redaction
 from bot.tools.schedule import Schedule
 from bot.tools.server_words import ServerWords
 from bot.tools.session import Session, Surroundings
@@ -49,14 +50,15 @@ _Answer = TypeVar("_Answer")
 
 
 class Connection:
-    """The connection to one server, kept up from its start until it is closed. `synced` is what is known already, and
-    `pinned` what is pinned of that.
+    """The connection to one server, kept up from its start until it is closed. `redact` has its secrets. `synced` is
+    what is known already, and `pinned` what is pinned of that.
     """
 
     def __init__(
         self,
         config: ServerConfig,
         shared: Surroundings,
+        redact: Redaction,
         synced: Synced,
         pinned: Pinned | None = None,
         *,
@@ -76,6 +78,7 @@ class Connection:
         )
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
         self._shared = shared
+        self._redact = redact
         self._hurry = asyncio.Event()
         self._closing = asyncio.Event()
         self._leaving = False
@@ -84,7 +87,7 @@ class Connection:
         self._owner: asyncio.Task[None] | None = None
         self._schedule = Schedule(shared.pacing, shared.chance)
         self._use = Use(shared.clock, self.condition.ring)
-        self._calls = CallsUnderWay(config.name, shared.redact)
+        self._calls = CallsUnderWay(config.name, redact)
         self._failed_tries = 0
         self._asleep = True
         known = synced.capabilities
@@ -200,7 +203,7 @@ class Connection:
                 # A server that was at rest may have become another one since its tools were offered.
                 return unknown or NotSent(objection)
             began = asyncio.get_running_loop().time()
-            outcome = await calls.send(session.client, tool, call, under_way, limits=limits, redact=self._shared.redact)
+            outcome = await calls.send(session.client, tool, call, under_way, limits=limits, redact=self._redact)
             if self._bearer is not None and self._bearer.out:
                 session.line.lose()
             match outcome:
@@ -225,21 +228,21 @@ class Connection:
             try:
                 return await session.sync()
             except (*calls.BROKEN, TimeoutError) as error:
-                problem = self._signed_out or failed_listing(self.config, error, self._shared.redact)
-                raise trouble(self._shared.clean(problem)) from error
+                problem = self._signed_out or failed_listing(self.config, error, self._redact)
+                raise trouble(self._redact.clean(problem)) from error
 
     async def read(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         with self._use.counted():
             session = await self._wanted()
             with self._calls.beside():
-                return await self._asked("the resource", reading.resource(session.client, uri, self._shared.redact))
+                return await self._asked("the resource", reading.resource(session.client, uri, self._redact))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Have a prompt written out. Raises ServerTrouble."""
         with self._use.counted():
             session = await self._wanted()
-            asking = reading.prompt(session.client, name, arguments, self._shared.redact)
+            asking = reading.prompt(session.client, name, arguments, self._redact)
             with self._calls.beside():
                 return await self._asked("the prompt", asking)
 
@@ -249,9 +252,9 @@ class Connection:
                 return await asking
         except (*calls.BROKEN, TimeoutError) as error:
             if self._signed_out:
-                raise trouble(self._shared.clean(self._signed_out)) from error
-            cause, fix = failed_request(self.config, what, error, self._shared.redact)
-            raise ServerTrouble(self._shared.clean(cause), fix) from error
+                raise trouble(self._redact.clean(self._signed_out)) from error
+            cause, fix = failed_request(self.config, what, error, self._redact)
+            raise ServerTrouble(self._redact.clean(cause), fix) from error
 
     @property
     def _signed_out(self) -> str:
@@ -368,7 +371,13 @@ class Connection:
         """One session from its beginning to its end: how it ended, None if because nobody needed it."""
         self._hurry.clear()
         session = self._session = Session(
-            self.condition, self._shared, self._closing, self._approach, self._use, calls=self._calls
+            self.condition,
+            self._shared,
+            self._closing,
+            self._approach,
+            self._use,
+            redact=self._redact,
+            calls=self._calls,
         )
         error: BaseException | None = None
         limit = self.condition.connect_limit
@@ -379,7 +388,7 @@ class Connection:
             except BaseException as raised:
                 if not isinstance(raised, Exception | BaseExceptionGroup):
                     raise
-                log.debug("MCP server %s: %s", self.config.name, self._shared.redact(repr(raised)))
+                log.debug("MCP server %s: %s", self.config.name, self._redact(repr(raised)))
                 error = raised
             finally:
                 self._session = self._scope = None
@@ -390,8 +399,8 @@ class Connection:
         if not worked and self._approach.failed(error, attempt, hung_up=line.lost) and not self._closing.is_set():
             return await self._connect_and_serve()
         ending = Ending(error, attempt, session.words.lines, limit, worked, line.lost)
-        ended = ending.judged(self.config, self._bearer, self._shared.redact)
-        return replace(ended, problem=self._shared.clean(ended.problem))
+        ended = ending.judged(self.config, self._bearer, self._redact)
+        return replace(ended, problem=self._redact.clean(ended.problem))
 
 
 def trouble(sentence: str) -> ServerTrouble:

@@ -51,7 +51,7 @@ def _readers(block: types.ContentBlock) -> Readers:
 
 
 def _words(text: str, redact: Redaction) -> TextPart:
-    return TextPart(redact(storable(text)))
+    return TextPart(redact.json_text(storable(text)))
 
 
 def _text(text: str, mime_type: str, name: str, readers: Readers, redact: Redaction) -> Iterator[ResultPart]:

@@ -36,6 +36,7 @@ from bot.tools.connection import Connection
 from bot.tools.junk import JunkCount
 from bot.tools.kept import Kept
 from bot.tools.launching import check_paths
+from bot.tools.redaction import Redaction
 from bot.tools.reports import Reports
 from bot.tools.server_words import ServerWords
 from bot.tools.session import Surroundings
@@ -77,10 +78,20 @@ class Doctor:
 
     async def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
         """Look at a server that need not be kept."""
+        redact = self._shared.secrets.open(entry)
+        try:
+            looks = self._verified(entry, redact)
+            async with aclosing(looks):
+                async for check in looks:
+                    yield _clean(check, redact)
+        finally:
+            self._shared.secrets.close(entry.config.id, redact)
+
+    async def _verified(self, entry: ServerEntry, redact: Redaction) -> AsyncGenerator[Check, None]:
         if entry.problem:
-            yield self._clean(_split("definition", entry.problem))
+            yield _split("definition", entry.problem)
             return
-        trial = Connection(entry.config, self._shared, Synced())
+        trial = Connection(entry.config, self._shared, redact, Synced())
 
         async def mcp() -> Check:
             return await self._tried(trial)
@@ -95,7 +106,15 @@ class Doctor:
 
     async def examine(self, kept: Kept) -> AsyncGenerator[Check, None]:
         """Look at a kept server: first how it stands, last how it has done so far."""
-        yield self._clean(_standing(kept))
+        looks = self._examined(kept)
+        async with aclosing(looks):
+            async for check in looks:
+                yield _clean(check, kept.redact)
+
+    async def _examined(self, kept: Kept) -> AsyncGenerator[Check, None]:
+        yield _standing(kept)
+        if check := _weak_secrets(kept):
+            yield check
         connection = kept.connection
         if connection is None:
             return
@@ -120,12 +139,10 @@ class Doctor:
         async with aclosing(looks):
             async for check in looks:
                 yield check
-        for check in _refusals(condition, self._refused):
-            yield self._clean(check)
-        for check in (*_output(condition.junk), *_words(condition.words)):
-            yield self._clean(check)
-        yield self._clean(_synced(condition))
-        yield self._clean(_calls(connection))
+        for check in (*_refusals(condition, self._refused), *_output(condition.junk), *_words(condition.words)):
+            yield check
+        yield _synced(condition)
+        yield _calls(connection)
 
     def _way(self, config: ServerConfig) -> Sequence[tuple[str, Look]]:
         match config.transport:
@@ -173,7 +190,7 @@ class Doctor:
             if not whole:
                 yield Check(name, Finding.SKIPPED, "Not looked at, because of what failed before.")
                 continue
-            check = self._clean(await _timed(name, look))
+            check = await _timed(name, look)
             whole = check.finding is not Finding.BROKEN
             yield check
 
@@ -188,8 +205,9 @@ class Doctor:
             self._trials.discard(trial)
         return check
 
-    def _clean(self, check: Check) -> Check:
-        return replace(check, detail=self._shared.clean(check.detail), fix=self._shared.clean(check.fix))
+
+def _clean(check: Check, redact: Redaction) -> Check:
+    return replace(check, detail=redact.clean(check.detail), fix=redact.clean(check.fix))
 
 
 async def _timed(name: str, look: Look) -> Check:
@@ -267,6 +285,16 @@ def _standing(kept: Kept) -> Check:
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # What is wrong is found out below, as it is now.
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=Finding.DOUBTFUL)
+
+
+def _weak_secrets(kept: Kept) -> Check | None:
+    """The secrets that were put into its definition and are easy to guess, by what they are for."""
+    weak = {each.label: each.weakness for each in kept.redact.secrets if each.value in kept.entry.secrets}
+    found = [f"its {label} is {why}" for label, why in weak.items() if why]
+    if not found:
+        return None
+    said = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
+    return Check("secrets", Finding.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set one that was made at random")
 
 
 def _refusals(condition: Condition, refused: RefusedBy) -> Iterator[Check]:

@@ -129,7 +129,7 @@ def _ask(asked: types.ElicitRequestParams, redact: Redaction) -> Ask:
         case types.ElicitRequestURLParams(url=url):
             if len(url) > LONGEST_URL:
                 raise NotAskable(f"a visit to an address of more than {LONGEST_URL} characters")
-            if redact(url) != url or storable(url) != url:
+            if redact.found_in(url) or storable(url) != url:
                 raise NotAskable("a visit to an address that nobody may see, because there is a secret in it")
             return LinkAsk(url)
         case _:
@@ -144,7 +144,10 @@ def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not all(map(_plain, properties.values())):
         raise NotAskable("a form with fields that are no texts, numbers, switches or choices")
-    cleaned: dict[str, Any] = redact.json(cleaned_schema(_names_cleaned(storable_json(dict(schema))), visible))
+    if redact.found_in(schema):
+        # What a form is made of has to stay as it is: names of fields, choices, patterns.
+        raise NotAskable("a form that nobody may see, because there is a secret of the server in it")
+    cleaned: dict[str, Any] = cleaned_schema(_names_cleaned(storable_json(dict(schema))), visible)
     return cleaned
 
 

@@ -23,7 +23,7 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool
 from bot.tools.addresses import check_definition
 from bot.tools.connection import Connection
-from bot.tools.redaction import secrets_of
+from bot.tools.redaction import Redaction
 from bot.tools.session import Surroundings
 from bot.tools.unusable import Unusable
 
@@ -32,12 +32,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One server. It has no connection if it is disabled or cannot be used as it is defined. `barred` is True if the
-    operator's settings keep it out.
+    """One server, and its secrets. It has no connection if it is disabled or cannot be used as it is defined. `barred`
+    is True if the operator's settings keep it out.
     """
 
     entry: ServerEntry
     problem: str
+    redact: Redaction
     connection: Connection | None
     barred: bool = False
 
@@ -115,10 +116,9 @@ class KeptServers:
         for server_id in self._kept.keys() - wanted.keys():
             self._let_go(self._kept.pop(server_id), limit)
         for server_id, entry in wanted.items():
-            self._shared.redact.learn((*entry.secrets, *secrets_of(entry.config)))
             before = self._kept.get(server_id)
             self._kept[server_id] = kept = self._next(before, entry)
-            if before is not None and before.connection is not kept.connection:
+            if before is not None and before.redact is not kept.redact:
                 self._let_go(before, limit)
             used = before is not None and before.connection is not None and before.connection.started
             if self._started and used and entry.standing is Standing.ON and kept.connection is not None:
@@ -141,17 +141,20 @@ class KeptServers:
         return replace(before, entry=entry)
 
     def _new(self, entry: ServerEntry) -> Kept:
-        problem, barred = self._shared.clean(entry.problem), False
+        redact = self._shared.secrets.open(entry)
+        problem, barred = redact.clean(entry.problem), False
         try:
             check_definition(entry.config, self._shared.allowances)
         except Unusable as unusable:
             problem = problem or f"Server {entry.config.name}: {unusable.sentence}"
             barred = True
         if problem or entry.standing is Standing.DISABLED:
-            return Kept(entry, problem, None, barred)
+            return Kept(entry, problem, redact, None, barred)
         disconnected = entry.standing is Standing.DISCONNECTED
-        connection = Connection(entry.config, self._shared, entry.synced, entry.pinned, disconnected=disconnected)
-        return Kept(entry, "", connection)
+        connection = Connection(
+            entry.config, self._shared, redact, entry.synced, entry.pinned, disconnected=disconnected
+        )
+        return Kept(entry, "", redact, connection)
 
     def _begin(self, kept: Kept) -> None:
         wanted = self._policy is ConnectPolicy.EAGER or (
@@ -164,12 +167,18 @@ class KeptServers:
         connection = kept.connection
         self._shared.reports.forget(kept.config.id)
         if connection is None:
+            self._shared.secrets.close(kept.config.id, kept.redact)
             return
         # Also one that nobody has needed yet: somebody may hold it and need it in a moment.
         connection.condition.silence()
         task = asyncio.create_task(connection.leave(limit), name=f"mcp:leaving:{kept.config.name}")
         self._leaving[connection] = task
-        task.add_done_callback(lambda _: self._leaving.pop(connection, None))
+        task.add_done_callback(lambda _: self._has_left(kept, connection))
+
+    def _has_left(self, kept: Kept, connection: Connection) -> None:
+        # Calls that were under way may have shown its secrets until now.
+        self._leaving.pop(connection, None)
+        self._shared.secrets.close(kept.config.id, kept.redact)
 
 
 def _same(before: Kept, entry: ServerEntry) -> bool:

@@ -1,94 +1,228 @@
-"""Known secrets, and text without them.
+"""Known secrets, and texts without them.
 
-One redaction is shared by everything that can show a text: the toolbox teaches it every secret before a server is
-told it, and the composition root hangs it into the log.
+A secret belongs to one server. `Redaction` takes the secrets of a server out of that server's own texts, and of no
+others: who could see whether `***` stands in place of a guess would learn the secrets of others. `KnownSecrets` has all
+of them, and those of the operator, for the log.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
-from bot.domain.servers import HttpTransport, ServerConfig, ServerState, StdioTransport, Transport
+from bot.domain.secret_strength import weakness
+from bot.domain.secrets import SecretSpan
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, ServerState, StdioTransport, Transport
+from bot.tools.characters import visible
 
+HIDDEN = "***"
 _SHORTEST = 6
 """Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
 _NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
 _REMEMBERED = 8
-"""Generations of secrets that come and go."""
+"""Generations of tokens of one server."""
 _SHORTEST_LINE = 16
-"""Of a secret in several lines, a key for instance, each line is one that is at least so long: logs come in lines."""
+"""Characters of a line of a multi-line secret that is redacted by itself: logs come in lines."""
+_KEY_NAMES = ("key", "token", "secret", "pass", "auth", "sig", "cred")
+"""Parts of names in an address's query whose values are secret by themselves, too."""
 
-_SHORTEST_MUDDLE = 16
-_PIECES = re.compile(r"[A-Za-z0-9]+")
-_WORDS = re.compile(r"[A-Za-z][a-z]{3,14}|[A-Z]{4,15}")
 
-_KEY_NAME = re.compile(r"(?i)key|token|secret|pass|auth|sig|cred")
-"""What values of an address's query are secret by themselves, too."""
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret of a server. `label` says which, for people: `header Authorization`, `variable API_KEY`."""
+
+    value: str = field(repr=False)
+    label: str = "secret"
+
+    @property
+    def weakness(self) -> str:
+        """Why it is too easy to guess, as the end of `It is …`; empty if it is strong enough."""
+        return weakness(self.value)
+
+
+class Spellings:
+    """Secrets in every form in which texts hold them. Immutable."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        labels: dict[str, str] = {}
+        for secret in secrets:
+            for spelled in _spellings(secret.value):
+                labels.setdefault(spelled, secret.label)
+        self._labels = labels
+
+    def spans(self, text: str) -> Iterator[SecretSpan]:
+        """Return every occurrence, in no order. Those of different secrets may overlap."""
+        for spelled, label in self._labels.items():
+            start = text.find(spelled)
+            while start >= 0:
+                yield SecretSpan(start, start + len(spelled), label)
+                start = text.find(spelled, start + len(spelled))
+
+    def __contains__(self, text: str) -> bool:
+        """True if a secret occurs in the text."""
+        return any(spelled in text for spelled in self._labels)
+
+
+_NO_SPELLINGS = Spellings()
+
+
+class PassingTokens:
+    """The tokens that an authorization server has given out for one server: the last `_REMEMBERED` generations, because
+    a token that changes every hour must not make every text slower for ever.
+    """
+
+    def __init__(self) -> None:
+        self._generations: deque[frozenset[str]] = deque(maxlen=_REMEMBERED)
+        self.spellings = _NO_SPELLINGS
+        """Those that are strong enough. Strangers choose tokens: a word among them must hide no word of others."""
+
+    def learn(self, tokens: Iterable[str]) -> None:
+        """Add a generation, unless it is known."""
+        generation = frozenset(token for token in tokens if token and not weakness(token))
+        if generation and generation not in self._generations:
+            self._generations.append(generation)
+            self.spellings = Spellings(
+                Secret(token, "token of its sign-in") for each in self._generations for token in each
+            )
+
+    def clear(self) -> None:
+        """Drop all of them: the bot is signed out."""
+        self._generations.clear()
+        self.spellings = _NO_SPELLINGS
 
 
 class Redaction:
-    """A function from text to text in which every known secret reads `***`, also as JSON and addresses spell it."""
+    """The secrets of one server, for its own texts. As a function from text to text it puts `***` in their place, also
+    as JSON and addresses spell them. Names and definitions of tools are not for redaction: see `found_in`.
+    """
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets: tuple[str, ...] = ()
-        self._lasting: set[str] = set()
-        self._passing: dict[str, deque[frozenset[str]]] = {}
-        self.learn(secrets)
-
-    def learn(self, secrets: Iterable[str]) -> None:
-        """Hide these, too, from now on. What was a secret once stays one."""
-        self._lasting.update(spelled for secret in secrets for spelled in _spellings(secret))
-        self._sort()
-
-    def learn_passing(self, place: str, secrets: Iterable[str]) -> None:
-        """Hide these, too, until others have come in their place often enough that nobody says them any more: a token
-        that is another one every hour must not make every text slower for ever. Others have chosen these: one that
-        somebody might write who does not know it would hide words of tools and servers that are not theirs, and is
-        left alone.
-        """
-        spelled = frozenset(each for secret in secrets if _made_by_a_machine(secret) for each in _spellings(secret))
-        kept = self._passing.setdefault(place, deque(maxlen=_REMEMBERED))
-        if spelled not in kept:
-            kept.append(spelled)
-            self._sort()
-
-    def _sort(self) -> None:
-        passing = (each for kept in self._passing.values() for spelled in kept for each in spelled)
-        self._secrets = tuple(sorted({*self._lasting, *passing}, key=lambda each: (-len(each), each)))
+    def __init__(self, secrets: Iterable[Secret] = (), tokens: PassingTokens | None = None) -> None:
+        self.secrets = tuple(secrets)
+        self.strong = Spellings(secret for secret in self.secrets if not secret.weakness)
+        self._all = Spellings(self.secrets)
+        self._tokens = tokens or PassingTokens()
 
     def __call__(self, text: str) -> str:
-        """The text without secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        """Return the text without the secrets of this server."""
+        return _without(text, (*self._all.spans(text), *self._tokens.spellings.spans(text)))
+
+    def clean(self, text: str) -> str:
+        """Return a text for people: without hidden characters and without secrets."""
+        return self(visible(text))
+
+    def spans(self, text: str) -> tuple[SecretSpan, ...]:
+        """Return where strong secrets of this server are in the text, in order and without overlaps. A weak one, which
+        may be a word, is left alone: what people decide on must not be hidden for it.
+        """
+        return _merged((*self.strong.spans(text), *self._tokens.spellings.spans(text)))
+
+    def found_in(self, value: Any) -> bool:
+        """True if a strong secret of this server is in a JSON value: in a text, a key or a number."""
+        match value:
+            case Mapping():
+                return any(self.found_in(key) or self.found_in(inner) for key, inner in value.items())
+            case list() | tuple():
+                return any(map(self.found_in, value))
+            case bool() | None:
+                return False
+            case _:
+                text = str(value)
+                return text in self.strong or text in self._tokens.spellings
 
     def json(self, value: Any) -> Any:
-        """A JSON value with every text in it without secrets."""
+        """Return a JSON value of the same structure with every text in it redacted. A key or a number stays as it is
+        unless a strong secret is in it.
+        """
         match value:
             case str():
                 return self(value)
             case list() | tuple():
                 return [self.json(each) for each in value]
             case dict():
-                return {self(str(key)): self.json(each) for key, each in value.items()}
+                redacted: dict[str, Any] = {}
+                for key, inner in value.items():
+                    redacted[self._key(str(key), redacted)] = self.json(inner)
+                return redacted
+            case int() | float() if self.found_in(value):
+                return HIDDEN
             case _:
                 return value
 
+    def json_text(self, text: str) -> str:
+        """Return the text without secrets. JSON stays JSON, with its keys."""
+        redacted = self(text)
+        if redacted == text or not text.lstrip().startswith(("{", "[")):
+            return redacted
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return redacted
+        return json.dumps(self.json(value), ensure_ascii=False)
 
-def _made_by_a_machine(secret: str) -> bool:
-    """Nobody names a thing so: a long muddle of letters and digits, or some of them beside what may be words. Tokens
-    are so by their nature (RFC 6749 10.10), `properties` and `create_issue` are not.
+    def _key(self, key: str, taken: Mapping[str, Any]) -> str:
+        redacted, number = _without(key, self.spans(key)), 1
+        while (name := redacted if number == 1 else f"{redacted} {number}") in taken:
+            number += 1
+        return name
+
+
+class KnownSecrets:
+    """All secrets of this process: each server's while it is kept, and the operator's. As a function it takes them out
+    of a log line, which the operator alone reads.
     """
-    if any(len(piece) >= _SHORTEST_MUDDLE and not piece.isalpha() for piece in _PIECES.findall(secret)):
-        return True
-    return sum(map(str.isalnum, _WORDS.sub("", secret))) >= _SHORTEST
+
+    def __init__(self, operator: Iterable[str] = ()) -> None:
+        self._operator = Spellings(Secret(value) for value in operator)
+        self._open: dict[str, list[Redaction]] = {}
+        self._tokens: dict[str, PassingTokens] = {}
+
+    def open(self, entry: ServerEntry) -> Redaction:
+        """Return the redaction of a server as it is defined. Its secrets are in no log until `close`."""
+        redaction = Redaction(secrets_of(entry), self.tokens(entry.config.id))
+        self._open.setdefault(entry.config.id, []).append(redaction)
+        return redaction
+
+    def close(self, server_id: str, redaction: Redaction) -> None:
+        """Drop the secrets of a definition that is kept no more."""
+        held = [each for each in self._open.get(server_id, ()) if each is not redaction]
+        if held:
+            self._open[server_id] = held
+        else:
+            self._open.pop(server_id, None)
+            self._tokens.pop(server_id, None)
+
+    def tokens(self, server_id: str) -> PassingTokens:
+        """The tokens of a server's sign-in."""
+        return self._tokens.setdefault(server_id, PassingTokens())
+
+    def __call__(self, text: str) -> str:
+        """Return a log line without any secret. A weak one of a server, which may be a word, stays."""
+        known = [self._operator, *(tokens.spellings for tokens in self._tokens.values())]
+        known += [redaction.strong for held in self._open.values() for redaction in held]
+        return _without(text, [span for spellings in known for span in spellings.spans(text)])
+
+
+def _merged(spans: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
+    merged: list[SecretSpan] = []
+    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+        if merged and span.start < merged[-1].end:
+            merged[-1] = replace(merged[-1], end=max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
+def _without(text: str, spans: Iterable[SecretSpan]) -> str:
+    pieces, end = [], 0
+    for span in _merged(spans):
+        pieces += [text[end : span.start], HIDDEN]
+        end = span.end
+    return "".join((*pieces, text[end:])) if pieces else text
 
 
 def _spellings(secret: str) -> Iterator[str]:
@@ -106,30 +240,65 @@ def _spellings(secret: str) -> Iterator[str]:
         yield quote_plus(part, errors="surrogatepass")
 
 
-def secrets_of(config: ServerConfig) -> Iterator[str]:
-    """What is secret in a server's definition itself: header values, with and without their scheme, and the parts of
-    the address that are never shown.
+def secrets_of(entry: ServerEntry) -> Iterator[Secret]:
+    """Return the secrets of a server: those that were put into its definition, and those of the definition itself:
+    header values, with and without their scheme, and the parts of the address that are never shown.
     """
-    if config.sign_in is not None:
-        yield config.sign_in.client_secret
+    named = dict(_named_values(entry.config))
+    for value in sorted(entry.secrets):
+        yield Secret(value, next((name for text, name in named.items() if value in text), "secret"))
+    yield from _of_definition(entry.config)
+
+
+def _named_values(config: ServerConfig) -> Iterator[tuple[str, str]]:
+    """Every value in which a secret may have been put, and its name."""
+    if config.sign_in is not None and config.sign_in.client_secret:
+        yield config.sign_in.client_secret, "secret of its OAuth client"
     match config.transport:
         case HttpTransport(url=url, headers=headers):
-            for value in (value for name, value in headers.items() if name.lower() not in _NOT_SECRET):
-                yield value
-                yield value.rpartition(" ")[2]
+            yield from ((value, f"header {name}") for name, value in headers.items())
+            yield from ((_basic_pair(value), f"header {name}") for name, value in headers.items())
+            yield url, "address"
+        case StdioTransport(env=env, args=args):
+            yield from ((value, f"variable {name}") for name, value in env.items())
+            yield from ((value, "argument of its command") for value in args)
+
+
+def _of_definition(config: ServerConfig) -> Iterator[Secret]:
+    if config.sign_in is not None:
+        yield Secret(config.sign_in.client_secret, "secret of its OAuth client")
+    match config.transport:
+        case HttpTransport(url=url, headers=headers):
+            for name, value in headers.items():
+                if name.lower() not in _NOT_SECRET:
+                    yield Secret(value, f"header {name}")
+                    yield Secret(value.rpartition(" ")[2], f"header {name}")
             parts = _parts(url)
             if config.from_file:
-                # Definitions of admins hold no secret (`authentication`), and must not hide words of others.
-                yield parts.query
-                yield from (value for name, value in parse_qsl(parts.query) if _KEY_NAME.search(name))
-            yield parts.password or ""
-            yield unquote(parts.password or "")
+                # Definitions of admins hold no secret (`authentication`).
+                yield Secret(parts.query, "address")
+                yield from (Secret(value, "address") for name, value in parse_qsl(parts.query) if _is_key_name(name))
+            yield Secret(parts.password or "", "password in the address")
+            yield Secret(unquote(parts.password or ""), "password in the address")
             if parts.password:
                 # This is how it is sent (RFC 7617).
                 pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()
-                yield base64.b64encode(pair).decode("ascii")
+                yield Secret(base64.b64encode(pair).decode("ascii"), "password in the address")
         case _:
             return
+
+
+def _basic_pair(header: str) -> str:
+    """Return user name and password of a header for basic authentication (RFC 7617); empty for others."""
+    scheme, _, pair = header.partition(" ")
+    try:
+        return base64.b64decode(pair, validate=True).decode() if scheme.lower() == "basic" else ""
+    except ValueError:
+        return ""
+
+
+def _is_key_name(name: str) -> bool:
+    return any(part in name.lower() for part in _KEY_NAMES)
 
 
 def _parts(url: str) -> SplitResult:
@@ -146,7 +315,7 @@ def address(url: str) -> str:
 
 
 def shown(state: ServerState, redact: Redaction) -> ServerState:
-    """How a server stands, as people may see it: no header, no environment, no secret in command or address."""
+    """Return how a server stands as people may see it: no header, no environment, no secret in command or address."""
     config = state.config
     transport: Transport
     match config.transport:

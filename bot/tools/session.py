@@ -30,7 +30,6 @@ from bot.tools.addresses import Allowances, Resolve, resolved
 from bot.tools.approach import Approach
 from bot.tools.calls import BROKEN
 from bot.tools.catalogue import Catalogue
-from bot.tools.characters import visible
 from bot.tools.condition import Condition
 from bot.tools.elicitation_calls import CallsUnderWay
 from bot.tools.junk import Junk
@@ -40,7 +39,7 @@ from bot.tools.oauth.bearer import Bearer
 from bot.tools.oauth.bearers import nobody
 from bot.tools.pacing import Pacing
 from bot.tools.problems import failed_listing
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets, Redaction
 from bot.tools.reports import Reports
 from bot.tools.server_words import LEVEL
 from bot.tools.tending import tend
@@ -72,7 +71,7 @@ class Surroundings:
     """
 
     turnstile: Turnstile
-    redact: Redaction = field(default_factory=Redaction)
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
     pacing: Pacing = Pacing()
     chance: Callable[[], float] = random.random
     allowances: Allowances = Allowances()
@@ -83,10 +82,6 @@ class Surroundings:
     names_beside: Callable[[ServerConfig], frozenset[str]] = no_names
     clock: Callable[[], float] = time.monotonic
     bearer: Callable[[ServerConfig], Bearer | None] = nobody
-
-    def clean(self, text: str) -> str:
-        """A text for people: nothing hidden in it, nothing secret."""
-        return self.redact(visible(text))
 
 
 class Session:
@@ -102,13 +97,15 @@ class Session:
         approach: Approach,
         use: Use,
         *,
+        redact: Redaction,
         calls: CallsUnderWay,
     ) -> None:
         self.line = Line(shared.pacing.settle, shared.pacing.apart, shared.clock)
-        self.words = LastWords(condition.config.name, shared.redact)
+        self.words = LastWords(condition.config.name, redact)
         self._condition = condition
         self._config = condition.config
         self._shared = shared
+        self._redact = redact
         self._bearer = shared.bearer(condition.config)
         self._closing = closing
         self._approach = approach
@@ -117,7 +114,7 @@ class Session:
         calls.begin_anew()
         self._ended = False
         self._known = condition.synced.capabilities
-        self._catalogue = Catalogue(condition.config, shared.redact, shared.names_beside)
+        self._catalogue = Catalogue(condition.config, redact, shared.names_beside)
         self._asking = asyncio.Lock()
 
     @property
@@ -155,7 +152,7 @@ class Session:
                 make_room()
                 self.line.client = client
                 info = client.server_info
-                version = "" if info is None else self._catalogue.clean(info.version)
+                version = "" if info is None else self._redact.clean(info.version)
                 self._known = replace(
                     self._known,
                     tools=tools,
@@ -194,7 +191,7 @@ class Session:
             return self._known
 
     def _failed(self, error: Exception) -> None:
-        problem = self._shared.clean(failed_listing(self._config, error, self._shared.redact))
+        problem = self._redact.clean(failed_listing(self._config, error, self._redact))
         log.debug("MCP server %s: %s", self._config.name, problem)
         self._condition.sync_failed(problem)
         if self.line.listing:
@@ -205,10 +202,10 @@ class Session:
             if isinstance(message, _CHANGES):
                 self.line.mark_stale()
             elif isinstance(message, Junk):
-                self._condition.junk.heard(message, self._shared.clean)
+                self._condition.junk.heard(message, self._redact.clean)
 
         async def said(params: types.LoggingMessageNotificationParams) -> None:
-            self._condition.words.heard(params.level, params.data, self._shared.clean)
+            self._condition.words.heard(params.level, params.data, self._redact.clean)
 
         async def asked(
             context: ClientRequestContext,  # noqa: ARG001 - the library gives it by name

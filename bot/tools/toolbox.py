@@ -19,6 +19,7 @@ from bot.domain.checks import Check
 from bot.domain.measurements import CacheUsed, Observe, unobserved
 from bot.domain.messages import ToolCall
 from bot.domain.pins import ReviewPolicy
+from bot.domain.secrets import SecretSpan
 from bot.domain.servers import EVERYWHERE, ConnectPolicy, ServerConfig, ServerEntry, ServerState, ServerStatus, Standing
 from bot.domain.tools import MISFIT, Misfit, NotSent, Returned, ServerGuidance, Tool, ToolOutcome, ToolSet
 from bot.errors import NotFound, ServerTrouble
@@ -31,7 +32,7 @@ from bot.tools.kept import Kept, KeptServers
 from bot.tools.library_logs import contain_library_logs
 from bot.tools.oauth.bearers import Bearers, nobody
 from bot.tools.pacing import Pacing
-from bot.tools.redaction import Redaction, secrets_of, shown
+from bot.tools.redaction import KnownSecrets, shown
 from bot.tools.reports import OnSynced, OnSyncFailed, Reports
 from bot.tools.results import failed_result
 from bot.tools.session import Surroundings
@@ -53,8 +54,8 @@ class McpToolbox:
     """The tools of all servers that are kept.
 
     `entries` are the first ones; `follow` says which come later. `first_wait` is how long, in seconds from the start,
-    an offer waits for servers that connect for the first time. `redact` learns every secret. `allowances` limit what
-    admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it; `observe` counts.
+    an offer waits for servers that connect for the first time. `secrets` has those of every server. `allowances` limit
+    what admins may reach. `on_synced` and `on_sync_failed` are told what servers offer, to keep it; `observe` counts.
     `review` says what happens to tools whose definition is not pinned; `bearers` have the tokens of servers that are
     signed in to. With `enabled=False` nothing is started and
     nothing is offered. `refused` says why services of models have refused a tool, by model.
@@ -67,7 +68,7 @@ class McpToolbox:
         enabled: bool = True,
         policy: ConnectPolicy = ConnectPolicy.AUTO,
         first_wait: float = 10.0,
-        redact: Redaction | None = None,
+        secrets: KnownSecrets | None = None,
         allowances: Allowances | None = None,
         on_synced: OnSynced | None = None,
         on_sync_failed: OnSyncFailed | None = None,
@@ -87,7 +88,7 @@ class McpToolbox:
         self._closed = False
         self._shared = Surroundings(
             Turnstile(_AT_ONCE, pacing.crowding),
-            Redaction() if redact is None else redact,
+            KnownSecrets() if secrets is None else secrets,
             pacing,
             chance,
             allowances or Allowances(),
@@ -112,7 +113,7 @@ class McpToolbox:
 
     async def start(self) -> None:
         """Begin to connect to the servers that should be, and return at once."""
-        contain_library_logs(self._shared.redact)
+        contain_library_logs(self._shared.secrets)
         self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
         self._shared.reports.start()
         self._servers.start()
@@ -175,17 +176,23 @@ class McpToolbox:
         return await kept.connection.call(tool, call, context)
 
     def objection(self, tool: Tool, call: ToolCall) -> str:
-        """Why these arguments are not sent, without any secret of ours; empty if they fit or nobody can tell."""
+        """Why these arguments are not sent, without the server's secrets; empty if they fit or nobody can tell."""
         wrong = misfits(tool.input_schema, call.arguments)
         if not wrong:
             return ""
         listed = "\n".join(f"- {each}" for each in wrong)
-        return self._shared.redact(f"{MISFIT} Correct them and call it again:\n{listed}")
+        said = f"{MISFIT} Correct them and call it again:\n{listed}"
+        kept = self._servers.get(tool.server_id)
+        return said if kept is None else kept.redact(said)
 
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
-        """What of these values does not fit a schema, without any secret of ours."""
-        found = by_argument(schema, values)
-        return [Misfit(each.argument, self._shared.redact(each.problem)) for each in found]
+        """What of these values does not fit a schema."""
+        return by_argument(schema, values)
+
+    def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
+        """Return where this server's own secrets are in a text, in order. One that is easy to guess is left out."""
+        kept = self._servers.get(server_id)
+        return () if kept is None else kept.redact.spans(text)
 
     def servers(self) -> Sequence[ServerState]:
         """Every server, by name and without its secrets. One whose definition cannot be read has no command and no
@@ -238,7 +245,6 @@ class McpToolbox:
 
     def verify(self, entry: ServerEntry) -> AsyncGenerator[Check, None]:
         """Look whether a server could be used, step by step; it need not be kept."""
-        self._shared.redact.learn((*entry.secrets, *secrets_of(entry.config)))
         return self._doctor.verify(entry)
 
     def examine(self, server: str) -> AsyncGenerator[Check, None]:
@@ -267,7 +273,7 @@ class McpToolbox:
         )
 
     def _shown(self, kept: Kept) -> ServerState:
-        return shown(kept.state, self._shared.redact)
+        return shown(kept.state, kept.redact)
 
     def _found(self, server: str) -> Kept:
         kept = self._servers.get(server)

@@ -20,7 +20,7 @@ from bot.storage.secret_box import SecretBox
 from bot.storage.sign_in_store import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
 from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets
 from bot.tools.toolbox import McpToolbox
 from tests.migrated import migrated
 
@@ -66,7 +66,7 @@ async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Pe
     with tempfile.TemporaryDirectory() as folder:
         database = open_sqlite(await migrated(Path(folder) / "turns.db"))
         store = SqlSignInStore(database, SecretBox((b"k" * 32,)))
-        bearers = Bearers(Desk(store, SqlLeases(database), Redaction()))
+        bearers = Bearers(Desk(store, SqlLeases(database), KnownSecrets()))
         box = McpToolbox([ServerEntry(server)], bearers=bearers)
         await box.start()
         try:

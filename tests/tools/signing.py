@@ -22,7 +22,7 @@ from bot.storage.sqlite import open_sqlite
 from bot.stores import SignInStore
 from bot.tools.addresses import Allowances, Resolve, resolved
 from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.oauth import FakeOAuth
 from tests.migrated import migrated
@@ -41,7 +41,7 @@ class Office:
     box: McpToolbox
     sign_ins: OAuthSignIns
     store: SqlSignInStore
-    redact: Redaction
+    secrets: KnownSecrets
     bearers: Bearers
 
     async def sign_in(self, oauth: FakeOAuth) -> SignedIn:
@@ -82,15 +82,15 @@ async def office(
         await migrated(path)
     database = open_sqlite(path)
     store = SqlSignInStore(database, SecretBox((KEY,)))
-    redact = Redaction()
+    secrets = KnownSecrets()
     allowances = allowances or Allowances()
-    bearers = Bearers(Desk(watch(store), SqlLeases(database), redact, allowances, resolve, clock))
+    bearers = Bearers(Desk(watch(store), SqlLeases(database), secrets, allowances, resolve, clock))
     box = McpToolbox(
-        entries(config), pacing=FAST, redact=redact, bearers=bearers, allowances=allowances, resolve=resolve
+        entries(config), pacing=FAST, secrets=secrets, bearers=bearers, allowances=allowances, resolve=resolve
     )
     await box.start()
     try:
-        yield Office(box, OAuthSignIns(box, bearers, Ourselves(BACK, metadata_url)), store, redact, bearers)
+        yield Office(box, OAuthSignIns(box, bearers, Ourselves(BACK, metadata_url)), store, secrets, bearers)
     finally:
         await box.close()
         await database.close()

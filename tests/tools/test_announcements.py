@@ -12,9 +12,9 @@ import pytest
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.checks import Finding
+from bot.domain.servers import ServerEntry
 from bot.tools.characters import visible
 from bot.tools.junk import Junk, JunkCount
-from bot.tools.redaction import Redaction
 from tests.tools.boxes import FAST, call, named, raw, started, tools_of, until
 
 PACING = replace(FAST, apart=5.0, quiet_after=None)
@@ -100,9 +100,7 @@ async def test_a_log_on_standard_output_is_warned_of_once_with_one_of_its_lines(
             "little": {"do": "flood", "with": "junk", "lines": 15},
         },
     }
-    redact = Redaction()
-    redact.learn(["DEBUG line"])
-    async with started(raw(script=told), redact=redact) as box:
+    async with started(ServerEntry(raw(script=told), secrets=frozenset(["DEBUG line"]))) as box:
         await box.offer()
         await call(named(box, "little"), box)
         assert not [check async for check in box.examine("file:s") if check.name == "output"]

@@ -14,6 +14,7 @@ from bot.domain.servers import (
     HttpTransport,
     OAuthTerms,
     ServerConfig,
+    ServerEntry,
     ServerRecord,
     StdioTransport,
 )
@@ -74,7 +75,7 @@ def test_a_sign_in_by_oauth_has_its_terms_and_no_header() -> None:
     assert config.transport == REMOTE.transport
     assert config.sign_in == OAuthTerms(OAUTH, "bot", "my-secret", "read")
     assert "my-secret" not in repr(config)
-    assert "my-secret" in secrets_of(config)
+    assert "my-secret" in [each.value for each in secrets_of(ServerEntry(config))]
     assert ready(record(REMOTE, Authentication(OAUTH), {}), {}).sign_in == OAuthTerms()
 
 
@@ -135,7 +136,7 @@ def test_what_does_not_fit_the_environment_is_refused(slot: str) -> None:
 def test_every_form_of_a_secret_is_one(kind: AuthenticationKind) -> None:
     values = {"auth": "my-secret"}
     config = ready(record(REMOTE, Authentication(kind, username="ana"), values), values)
-    redact = Redaction((*values.values(), *secrets_of(config)))
+    redact = Redaction(secrets_of(ServerEntry(config, secrets=frozenset(values.values()))))
     pair = base64.b64encode(b"ana:my-secret").decode()
     shown = redact(f"my-secret / Bearer my-secret / Basic {pair if kind is BASIC else ''}")
     assert "my-secret" not in shown

@@ -28,7 +28,6 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Tool
 from bot.tools.addresses import Allowances
-from bot.tools.redaction import Redaction
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
@@ -444,10 +443,9 @@ async def test_tools_that_services_of_models_have_refused_are_named_with_the_rea
         reason = {"": "The schema of s__t\u202e holds hunter2-the-secret.", "openai:small": "Too deep."}
         return reason if tool.original_name == "t" else {}
 
-    redact = Redaction()
-    redact.learn(["hunter2-the-secret"])
     script = {"listings": [[{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]}]]}
-    async with started(raw(script=script), refused=refused, redact=redact) as box:
+    entry = ServerEntry(raw(script=script), secrets=frozenset(["hunter2-the-secret"]))
+    async with started(entry, refused=refused) as box:
         await box.offer()
         [check] = [check async for check in box.examine("file:s") if check.name == "models"]
     assert check.finding is Finding.DOUBTFUL

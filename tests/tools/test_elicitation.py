@@ -40,7 +40,6 @@ from bot.domain.tools import AsksBack, ToolOutcome
 from bot.errors import LostLease, ServerTrouble
 from bot.ports import CallContext
 from bot.tools.places import place_of
-from bot.tools.redaction import Redaction
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
 from tests.fakes.programs import listening, python
@@ -62,6 +61,7 @@ BEN = Author("console", "ben", "Ben")
 THREE = Elicited(Action.ACCEPT, {"seats": 3, "where": "back"})
 OK = {"content": [{"type": "text", "text": "ok"}]}
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean", "title": "Sure?", "default": True}}}
+SECRET = "q7-hunter-Zk29vT4x"
 ASKED: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": FORM}}
 
 
@@ -177,7 +177,7 @@ async def test_the_answer_may_come_after_a_restart(address: str) -> None:
 
 
 async def outcomes(
-    *answers: Mapping[str, Any], redact: Redaction | None = None, replies: Replies | None = None
+    *answers: Mapping[str, Any], secret: str = "", replies: Replies | None = None
 ) -> tuple[ToolOutcome, list[Message]]:
     """What a call comes to when the server answers like this in turn, the last again and again; what it was sent."""
     async with FakeEndpoint() as endpoint:
@@ -188,7 +188,7 @@ async def outcomes(
             return result(message, dict(answers[min(n, len(answers)) - 1]))
 
         endpoint.on["tools/call"] = answer
-        async with started(remote("s", endpoint.url), redact=redact) as box:
+        async with started(ServerEntry(remote("s", endpoint.url), secrets=frozenset([secret]))) as box:
             await ready(box)
             outcome = await call_with(named(box, "t"), box, CallContext(ANA, "t1:1", replies=replies), day="Friday")
         return outcome, [message for _, message in endpoint.seen if message.get("method") == "tools/call"]
@@ -282,31 +282,31 @@ def page(url: str) -> dict[str, Any]:
         ([form({"oneOf": [{"const": ["a"], "title": "A"}]})], "no texts, numbers, switches or choices"),
         ([form("text")], "no texts, numbers, switches or choices"),
         ([page("https://a.example.com/" + "x" * 2_000)], "more than 2000 characters"),
-        ([page("https://a.example.com/?t=hunter2-token")], "there is a secret in it"),
+        ([page(f"https://a.example.com/?t={SECRET}")], "there is a secret in it"),
+        ([form({"type": "string", "enum": [SECRET, "b"]})], "there is a secret of the server in it"),
+        ([form({"type": "string", "description": f"not {SECRET}"})], "there is a secret of the server in it"),
     ],
 )
 async def test_what_nobody_could_be_shown_is_refused(requests: list[dict[str, Any]], what: str) -> None:
-    outcome, _ = await outcomes(wanted(*requests), redact=Redaction(["hunter2-token"]))
+    outcome, _ = await outcomes(wanted(*requests), secret=SECRET)
     assert what in error_text(outcome)
 
 
 async def test_a_question_is_shown_without_what_is_hidden_or_secret_in_it() -> None:
     field = {
         "type": "string",
-        "title": "Pick\u200b hunter2-token",
+        "title": "Pick\u200b one",
         "enum": ["a", "b"],
         "enumNames": ["A\u202e", "B"],
         "default": "b",
     }
-    outcome, _ = await outcomes(
-        wanted(form(field, "Say\u202e hunter2-token " + "x" * 3_000)), redact=Redaction(["hunter2-token"])
-    )
+    outcome, _ = await outcomes(wanted(form(field, f"Say\u202e {SECRET} {'x' * 3_000}")), secret=SECRET)
     (question,) = asks(outcome).questions
     assert question.message.startswith("Say *** xxx")
     assert len(question.message) == 2_000
     assert isinstance(question.ask, FormAsk)
     shown = question.ask.schema["properties"]["f"]
-    assert shown == {"type": "string", "title": "Pick ***", "enum": ["a", "b"], "enumNames": ["A", "B"], "default": "b"}
+    assert shown == {"type": "string", "title": "Pick one", "enum": ["a", "b"], "enumNames": ["A", "B"], "default": "b"}
 
 
 async def test_nobody_is_asked_for_the_sake_of_a_resource() -> None:

@@ -28,7 +28,7 @@ from bot.domain.servers import (
 from bot.domain.tools import OutcomeUnknown, Returned, Tool
 from bot.errors import NotFound, ServerTrouble
 from bot.tools.addresses import Allowances
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
@@ -484,31 +484,31 @@ async def test_a_server_that_does_not_know_us_is_not_stormed(code: int) -> None:
 
 async def test_a_secret_is_known_before_a_server_can_say_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="bot")
-    redact = Redaction()
+    known = KnownSecrets()
 
     def telling(message: Message) -> Reaction:
-        said = 'the key is stored-secret, "quo\\"ted-secret" and stored-secret'
+        said = 'the key is stored-s3cr3t-8Kx2, "quo\\"ted-Zk29vT4x" and stored-s3cr3t-8Kx2'
         return result(
-            message, {"content": [{"type": "text", "text": said}], "structuredContent": {"stored-secret": [said]}}
+            message, {"content": [{"type": "text", "text": said}], "structuredContent": {"stored-s3cr3t-8Kx2": [said]}}
         )
 
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
         endpoint.on["tools/call"] = telling
-        told = {"name": "t", "description": "Uses stored-secret.", "inputSchema": {"type": "object"}}
+        told = {"name": "t", "inputSchema": {"type": "object"}}
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [told]})
-        async with started(redact=redact) as box:
-            secrets = frozenset(("stored-secret", 'quo"ted-secret'))
+        async with started(secrets=known) as box:
+            secrets = frozenset(("stored-s3cr3t-8Kx2", 'quo"ted-Zk29vT4x'))
             await box.follow([ServerEntry(remote("s", endpoint.url), secrets=secrets)])
             await until(lambda: status(box) is ServerStatus.CONNECTED)
             [tool] = (await box.offer()).tools
             outcome = await call(tool, box)
+            assert known("stored-s3cr3t-8Kx2") == "***"
     assert isinstance(outcome, Returned)
     assert "***" in text(outcome)
-    for shown in (repr(outcome), repr(tool), caplog.text):
-        assert "stored-secret" not in shown
-        assert "ted-secret" not in shown
-    assert redact("stored-secret") == "***"
+    for shown in (repr(outcome), caplog.text):
+        assert "s3cr3t-8Kx2" not in shown
+        assert "ted-Zk29vT4x" not in shown
 
 
 async def capabilities(box: McpToolbox) -> None:

@@ -11,13 +11,13 @@ import httpx2
 import pytest
 
 from bot.domain.capabilities import ServerCapabilities
-from bot.domain.servers import HttpTransport, ServerConfig, ServerStatus
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, ServerStatus
 from bot.logs import redact_logs
 from bot.tools import library_logs
 from bot.tools.addresses import Allowances, resolved
 from bot.tools.http_client import Guarded, http_client
 from bot.tools.lines import LARGEST_ANSWER
-from bot.tools.redaction import Redaction, secrets_of
+from bot.tools.redaction import KnownSecrets, Redaction, secrets_of
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
 from tests.tools.boxes import call, named, raw, remote, started, unknown, until
 
@@ -76,8 +76,8 @@ async def test_resources_and_prompts_are_bounded_like_tools() -> None:
     assert 0 < len(kept[0].prompts) < 6
 
 
-async def test_a_secret_that_a_server_repeats_in_what_it_lists_is_neither_shown_nor_kept() -> None:
-    secret = "zq7-hidden-value"
+async def test_what_a_server_lists_with_its_own_secret_in_it_is_left_out_and_the_rest_stays_as_it_is() -> None:
+    secret = "zq7-hidden-Zk29vT4x"
     schema = {
         "type": "object",
         "properties": {
@@ -87,9 +87,9 @@ async def test_a_secret_that_a_server_repeats_in_what_it_lists_is_neither_shown_
     }
     async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
         endpoint.speak_modern()
-        tools = [tool(f"tell-{secret}"), {**tool("tell"), "inputSchema": schema}]
+        tools = [tool(f"tell-{secret}"), {**tool("hear"), "inputSchema": schema}, tool("tell")]
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": tools})
-        uris = [{"uri": f"note://{secret}", "name": "n"}, {"uri": "note://1", "name": secret}]
+        uris = [{"uri": f"note://{secret}", "name": "n"}, {"uri": "note://1", "name": "one"}]
         endpoint.on["resources/list"] = lambda m: result(m, {"resources": uris})
         patterns = [{"uriTemplate": "note://{" + secret + "}", "name": "n"}]
         endpoint.on["resources/templates/list"] = lambda m: result(m, {"resourceTemplates": patterns})
@@ -105,26 +105,25 @@ async def test_a_secret_that_a_server_repeats_in_what_it_lists_is_neither_shown_
             found = [check async for check in box.examine(box.servers()[0].config.id)]
     assert secret not in repr(kept)
     assert [each.original_name for each in kept[0].tools] == ["tell"]
-    assert kept[0].tools[0].input_schema["properties"]["region"]["enum"] == ["eu", "***"]
     assert [each.uri for each in kept[0].resources] == ["note://1"]
     assert [each.name for each in kept[0].prompts] == ["q"]
-    assert any("holds a secret" in check.detail for check in found)
+    assert any("hear: one with a secret of the server in it" in check.detail for check in found)
 
 
 def test_an_admins_address_hides_no_word_from_anybody() -> None:
     theirs = ServerConfig("s", HttpTransport("https://evil.example/mcp?approve"), id="u1")
-    assert Redaction(secrets_of(theirs))("Type approve to go on") == "Type approve to go on"
+    assert Redaction(secrets_of(ServerEntry(theirs)))("Type approve to go on") == "Type approve to go on"
 
 
 def test_a_key_in_an_address_of_the_operators_is_hidden_by_itself_too() -> None:
     config = ServerConfig("s", HttpTransport("https://example.org/mcp?api_key=top%2Fsecret&region=europe"))
-    redact = Redaction(secrets_of(config))
+    redact = Redaction(secrets_of(ServerEntry(config)))
     assert redact("key top/secret of top%2Fsecret is too old") == "key *** of *** is too old"
     assert redact("servers in europe") == "servers in europe"
 
 
 def test_a_secret_across_the_end_of_a_cut_line_of_the_library_does_not_show_its_beginning() -> None:
-    redact = Redaction(["top-secret-value"])
+    redact = KnownSecrets(["top-secret-value"])
     lines: list[str] = []
 
     class Listening(logging.Handler):

@@ -309,7 +309,7 @@ async def test_the_token_goes_to_its_server_and_to_no_other_origin(tmp_path: Pat
         token = (await kept(here)).access_token
         assert oauth.carried[-1] == f"Bearer {token}"
         assert token not in repr(oauth.asked)
-        assert here.redact(f"got {token}") == "got ***"
+        assert here.secrets(f"got {token}") == "got ***"
         bearer = here.bearers.of(server(oauth.url))
         assert bearer is not None
         carrying = Carrying(httpx2.AsyncHTTPTransport(), bearer, oauth.url)

@@ -19,7 +19,7 @@ from bot.stores import SignInStore
 from bot.tools.oauth import Desk
 from bot.tools.oauth.holding import Holding
 from bot.tools.places import place_of
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets
 from tests.migrated import migrated
 from tests.tools.boxes import LIMIT
 from tests.tools.signing import KEY, SERVER, server
@@ -51,7 +51,7 @@ class Slow:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     database = open_sqlite(await migrated(tmp_path / "turns.db"))
     store = cast("SignInStore", Slow(SqlSignInStore(database, SecretBox((KEY,)))))
-    yield Desk(store, SqlLeases(database), Redaction())
+    yield Desk(store, SqlLeases(database), KnownSecrets())
     await database.close()
 
 
@@ -69,4 +69,4 @@ async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(
     assert holding.access_token == NEW_TOKEN
     assert (await holding.read()) == holding.sign_in
     assert holding.access_token == NEW_TOKEN
-    assert desk.redact(f"{OLD_TOKEN}, {NEW_TOKEN}") == "***, ***"
+    assert desk.secrets(f"{OLD_TOKEN}, {NEW_TOKEN}") == "***, ***"

@@ -114,14 +114,14 @@ async def test_the_bot_shows_who_it_is_as_the_server_knows_to_ask(
 
 
 async def test_a_client_that_was_registered_by_hand_is_used_and_no_other(tmp_path: Path) -> None:
-    config = server("", client_id="by-hand", client_secret="s3cret of hand")
+    config = server("", client_id="by-hand", client_secret="s3cret-of-hand-Zk29")
     async with FakeOAuth() as oauth:
-        oauth.clients["by-hand"] = ("s3cret of hand", "client_secret_basic")
+        oauth.clients["by-hand"] = ("s3cret-of-hand-Zk29", "client_secret_basic")
         config = replace(config, transport=HttpTransport(oauth.url))
         async with office(tmp_path, config, metadata_url=DESCRIPTION) as here:
             await here.sign_in(oauth)
             assert oauth.forms("/register") == []
-            assert here.redact("it is s3cret of hand") == "it is ***"
+            assert here.secrets("it is s3cret-of-hand-Zk29") == "it is ***"
 
 
 async def test_a_server_that_reads_descriptions_of_clients_is_given_the_bots_address(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ async def test_a_client_that_was_registered_by_hand_is_not_shown_to_another_auth
     tmp_path: Path,
 ) -> None:
     async with FakeOAuth() as oauth, FakeOAuth() as other:
-        oauth.clients["by-hand"] = ("s3cret of hand", "client_secret_basic")
-        config = server(oauth.url, client_id="by-hand", client_secret="s3cret of hand")
+        oauth.clients["by-hand"] = ("s3cret-of-hand-Zk29", "client_secret_basic")
+        config = server(oauth.url, client_id="by-hand", client_secret="s3cret-of-hand-Zk29")
         async with office(tmp_path, config) as here:
             await here.sign_in(oauth)
             oauth.signed_in_at = other.issuer
@@ -238,7 +238,7 @@ async def test_nothing_of_a_sign_in_is_logged(tmp_path: Path, caplog: pytest.Log
         said = caplog.text
         assert len(refreshed) == 1
         assert not [each for each in (*secrets, *refreshed, *tokens) if each in said]
-        assert here.redact(f"{tokens[0]} {refreshed[0]}") == "*** ***"
+        assert here.secrets(f"{tokens[0]} {refreshed[0]}") == "*** ***"
 
 
 async def test_a_server_that_shows_who_the_bot_is_otherwise_is_not_signed_in_to(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mcp import MCPError, types
 from bot.domain.messages import FilePart, ImagePart, Readers, TextPart, ToolResult
 from bot.domain.tools import Tool
 from bot.tools.contents import FOR_THE_PERSON
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import Redaction, Secret
 from bot.tools.results import MOST_FILES, TEXT_LIMIT, error_text, failed_result, tool_result
 
 PNG = b"\x89PNG\r\n\x1a\n cat"
@@ -24,7 +24,7 @@ COUNTING = Tool(
 
 def result(*content: Any, structured: Any = None, is_error: bool = False, tool: Tool = TOOL) -> ToolResult:
     answer = types.CallToolResult(content=list(content), structured_content=structured, is_error=is_error)
-    return tool_result("c1", tool, answer, Redaction(["top-secret"]))
+    return tool_result("c1", tool, answer, Redaction([Secret("top-secret")]))
 
 
 def encoded(data: bytes) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bot.domain.servers import ServerConfig, ServerEntry
 from bot.tools.characters import visible
-from bot.tools.redaction import Redaction
 from bot.tools.server_words import ServerWords, Words
 from tests.tools.boxes import call, http_server, named, real, remote, started, until
 from tests.tools.test_announcements import Clock
@@ -13,11 +13,8 @@ from tests.tools.test_announcements import Clock
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_what_a_server_says_of_itself_is_in_the_doctors_report_without_secrets(transport: str) -> None:
-    redact = Redaction()
-    redact.learn(["hunter22"])
-
-    async def reported(*servers: object) -> str:
-        async with started(*servers, redact=redact) as box:  # type: ignore[arg-type]
+    async def reported(server: ServerConfig) -> str:
+        async with started(ServerEntry(server, secrets=frozenset(["hunter22"]))) as box:
             await box.offer()
             complain = named(box, "complain")
             await call(complain, box, level="info", text="all is well")

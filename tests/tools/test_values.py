@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from mcp import types
 from mcp_types import methods
 
-from bot.domain.servers import HttpTransport, ServerConfig
+from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry
 from bot.tools.answers import repaired
 from bot.tools.arguments import by_argument, misfits
 from bot.tools.calls import progress_text
 from bot.tools.characters import cleaned_schema, visible
 from bot.tools.pacing import Pacing
-from bot.tools.redaction import Redaction, address, secrets_of
+from bot.tools.redaction import PassingTokens, Redaction, Secret, address, secrets_of
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -136,13 +136,13 @@ def test_a_schema_is_made_visible_where_it_describes_and_nowhere_else() -> None:
 
 
 def test_secrets_read_as_stars_and_short_values_stay() -> None:
-    redact = Redaction(["hunter2!", "hunter2!-long", "true", ""])
+    redact = Redaction(map(Secret, ["hunter2!", "hunter2!-long", "true", ""]))
     assert redact("hunter2!-long hunter2! true") == "*** *** true"
 
 
 def test_a_secret_is_found_in_every_spelling() -> None:
     secret = 'p"a\\ss/w\u00f6rd 1'
-    redact = Redaction([f" {secret}\n"])
+    redact = Redaction([Secret(f" {secret}\n")])
     for spelled in (
         secret,
         json.dumps(secret),
@@ -155,43 +155,41 @@ def test_a_secret_is_found_in_every_spelling() -> None:
 
 def test_each_line_of_a_long_secret_is_one() -> None:
     lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG", "tail==", "-----END KEY-----"]
-    redact = Redaction(["\n".join(lines)])
+    redact = Redaction([Secret("\n".join(lines))])
     assert redact("\n".join(lines)) == "***"
     assert redact("it said MIIEvQIBADANBgkqhkiG") == "it said ***"
     assert redact("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
 
 
-def test_a_redaction_that_is_shared_learns_for_everybody() -> None:
-    redact = Redaction()
-    shared = redact
-    assert shared("token-1 token-22") == "token-1 token-22"
-    redact.learn(["token-1"])
-    redact.learn(["token-22", "token-1"])
-    assert shared("token-1 token-22") == "*** ***"
-    assert shared.json({"token-1": ["token-22", 5, None]}) == {"***": ["***", 5, None]}
+@pytest.mark.parametrize(("line", "shown"), [("0123456789abcdeX", "***"), ("0123456789abcdX", "0123456789abcdX")])
+def test_a_line_of_a_long_secret_counts_from_sixteen_characters_on(line: str, shown: str) -> None:
+    redact = Redaction([Secret(f"-----BEGIN KEY-----\n{line}\n-----END KEY-----")])
+    assert redact(f"it said {line}") == f"it said {shown}"
 
 
 @given(st.text(min_size=6).filter(lambda each: len(each.strip()) >= 6 and "*" not in each), st.text())
 def test_no_text_shows_a_secret_after_redaction(secret: str, around: str) -> None:
-    assert secret.strip() not in Redaction([secret])(f"{around}{secret}{around}")
+    assert secret.strip() not in Redaction([Secret(secret)])(f"{around}{secret}{around}")
 
 
 def test_secrets_that_come_and_go_are_hidden_for_some_time_and_lasting_ones_for_ever() -> None:
-    redact = Redaction(("lasting-secret",))
+    tokens = PassingTokens()
+    redact = Redaction([Secret("lasting-secret")], tokens)
     for number in range(20):
-        redact.learn_passing("jira", (f"token-{number:02}-9kT4wQ2x",))
-    redact.learn_passing("wiki", ("token-wiki-7pL3vN6s",))
-    assert redact("token-19-9kT4wQ2x token-12-9kT4wQ2x token-wiki-7pL3vN6s lasting-secret") == "*** *** *** ***"
+        tokens.learn((f"token-{number:02}-9kT4wQ2x",))
+    assert redact("token-19-9kT4wQ2x token-12-9kT4wQ2x lasting-secret") == "*** *** ***"
     assert redact("token-00-9kT4wQ2x") == "token-00-9kT4wQ2x"
+    tokens.clear()
+    assert redact("token-19-9kT4wQ2x lasting-secret") == "token-19-9kT4wQ2x ***"
 
 
 @pytest.mark.parametrize(
     "word", ["properties", "create_issue_v2", "additionalProperties", "permission denied", "draft-07"]
 )
 def test_others_cannot_have_words_hidden_by_calling_them_a_token(word: str) -> None:
-    redact = Redaction()
-    redact.learn_passing("evil", (word,))
-    assert redact.json({"type": "object", word: word}) == {"type": "object", word: word}
+    tokens = PassingTokens()
+    tokens.learn((word,))
+    assert Redaction((), tokens).json({"type": "object", word: word}) == {"type": "object", word: word}
 
 
 @pytest.mark.parametrize(
@@ -205,25 +203,30 @@ def test_others_cannot_have_words_hidden_by_calling_them_a_token(word: str) -> N
     ],
 )
 def test_tokens_as_services_give_them_are_hidden(token: str) -> None:
-    redact = Redaction()
-    redact.learn_passing("jira", (token,))
-    assert redact(f"got {token}.") == "got ***."
+    tokens = PassingTokens()
+    tokens.learn((token,))
+    assert Redaction((), tokens)(f"got {token}.") == "got ***."
 
 
 def test_what_every_client_says_of_itself_is_no_secret() -> None:
     transport = HttpTransport("https://example.org", {"Accept": "application/json", "user-agent": "countersign"})
-    assert Redaction(secrets_of(ServerConfig("s", transport)))("application/json countersign").count("***") == 0
+    assert (
+        Redaction(secrets_of(ServerEntry(ServerConfig("s", transport))))("application/json countersign").count("***")
+        == 0
+    )
 
 
 def test_a_password_in_an_address_is_secret_in_the_form_in_which_it_is_sent() -> None:
-    redact = Redaction(secrets_of(ServerConfig("s", HttpTransport("https://ana:p%40ssw0rd@example.org/mcp"))))
+    redact = Redaction(
+        secrets_of(ServerEntry(ServerConfig("s", HttpTransport("https://ana:p%40ssw0rd@example.org/mcp"))))
+    )
     for shown in ("p@ssw0rd", "p%40ssw0rd", "Basic YW5hOnBAc3N3MHJk"):
         assert redact(shown) in ("***", "Basic ***")
 
 
 def test_the_secrets_of_a_definition_are_its_headers_and_the_hidden_parts_of_its_address() -> None:
     transport = HttpTransport("https://ana:passw0rd@example.org/mcp?key=abcdef", {"Authorization": "Bearer tok-en-1"})
-    redact = Redaction(secrets_of(ServerConfig("s", transport)))
+    redact = Redaction(secrets_of(ServerEntry(ServerConfig("s", transport))))
     assert redact("passw0rd, key=abcdef, tok-en-1") == "***, ***, ***"
     assert address(transport.url) == "https://example.org/mcp"
 
@@ -256,7 +259,7 @@ def test_pauses_vary_by_a_quarter(failures: int, chance: float) -> None:
     ],
 )
 def test_progress_is_one_line(arguments: tuple[float, float | None, str | None], expected: str) -> None:
-    assert progress_text(*arguments, Redaction(["top-secret"])) == expected
+    assert progress_text(*arguments, Redaction([Secret("top-secret")])) == expected
 
 
 # repairs

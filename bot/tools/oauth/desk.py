@@ -18,7 +18,7 @@ from bot.logs import out_of_context
 from bot.stores import Leases, SignInStore
 from bot.tools.addresses import Allowances, Resolve, check_definition, resolved
 from bot.tools.oauth.asking import Asker, errand, guarded
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import KnownSecrets
 from bot.tools.unusable import Unusable
 
 
@@ -30,7 +30,7 @@ class Desk:
 
     store: SignInStore
     leases: Leases
-    redact: Redaction
+    secrets: KnownSecrets
     allowances: Allowances = Allowances()
     resolve: Resolve = resolved
     clock: Callable[[], float] = time.time

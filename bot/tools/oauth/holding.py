@@ -18,7 +18,7 @@ _UNREAD = -1
 
 
 class Holding:
-    """The sign-in of one server as it was read last. Every secret in it is known to the redaction."""
+    """The sign-in of one server as it was read last. `KnownSecrets` has the secrets in it."""
 
     def __init__(self, config: ServerConfig, desk: Desk) -> None:
         self.key = SignInKey(config.id)
@@ -141,6 +141,8 @@ class Holding:
 
     def _hold(self, sign_in: SignIn | None) -> None:
         self._sign_in = sign_in
-        if sign_in is not None:
-            secrets = (sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret)
-            self._desk.redact.learn_passing(f"sign-in {self.key.server_id}", secrets)
+        tokens = self._desk.secrets.tokens(self.key.server_id)
+        if sign_in is None:
+            tokens.clear()
+        else:
+            tokens.learn((sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret))

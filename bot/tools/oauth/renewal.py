@@ -124,7 +124,7 @@ class Renewal:
                 renewed = await self._asked(found, ask)
         except Refused as refusal:
             self.refusal = refusal
-            log.warning("MCP server %s: %s", self._config.name, self._desk.redact(refusal.cause))
+            log.warning("MCP server %s: %s", self._config.name, self._desk.secrets(refusal.cause))
             if self._itself:
                 self._holding.drop_token()
             elif found is not None:

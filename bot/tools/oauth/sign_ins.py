@@ -30,6 +30,7 @@ from bot.tools.oauth.discovery import check_proof, discovered
 from bot.tools.oauth.registration import GRANTS, Ourselves, Registrar
 from bot.tools.oauth.tokens import by_code, revoke
 from bot.tools.places import place_of
+from bot.tools.redaction import Redaction, Secret
 
 log = logging.getLogger(__name__)
 
@@ -177,11 +178,13 @@ class OAuthSignIns:
 
     async def _exchanged(self, under_way: SignInUnderWay, code: str, ask: Asker) -> SignIn:
         """The sign-in with its tokens. What the other side says of a refusal may repeat what it was sent."""
-        self._desk.redact.learn_passing(f"sign-in {under_way.key.server_id} under way", (code, under_way.verifier))
+        redact = Redaction(
+            (Secret(code), Secret(under_way.verifier), Secret(under_way.sign_in.registration.client_secret))
+        )
         try:
             return await by_code(under_way, code, ask, self._desk.clock())
         except ServerTrouble as trouble:
-            raise ServerTrouble(self._desk.redact(trouble.cause), trouble.fix) from trouble
+            raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
 
     def _place(self, server: str) -> str:
         """Where a server is now; empty if it is nowhere."""

@@ -1,0 +1,181 @@
+"""Whose texts a secret is taken out of: those of the server whose secret it is, and the log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot.domain.checks import Finding
+from bot.domain.messages import TextPart
+from bot.domain.servers import ServerEntry, ServerStatus, Standing
+from bot.domain.tools import Returned, ToolOutcome
+from bot.tools.redaction import KnownSecrets, Redaction, Secret
+from bot.tools.toolbox import McpToolbox
+from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
+from tests.tools.boxes import call, named, remote, started, until
+
+STRONG = "Zk29vT4x-q7Lm"
+OTHERS = "Wb83nR5y-p2Kd"
+MASTER = "Hs64jF1c-v9Xa"
+
+
+def echoing(endpoint: FakeEndpoint) -> None:
+    """Tools that say what they are told, with a schema and a result full of words that somebody may store."""
+    schema = {"type": "object", "properties": {"project": {"type": "string"}, "text": {"type": "string"}}}
+    tools = [{"name": name, "description": "About a project.", "inputSchema": schema} for name in ("create_issue", "t")]
+    endpoint.speak_modern("t")
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": tools})
+
+    def answer(message: Message) -> Reaction:
+        said = message["params"]["arguments"].get("text", "")
+        content = [{"type": "text", "text": said}]
+        return result(message, {"content": content, "structuredContent": {"project": said, STRONG[:5]: 1}})
+
+    endpoint.on["tools/call"] = answer
+
+
+def status(box: McpToolbox, server: str = "s") -> ServerStatus:
+    return next(state.status for state in box.servers() if state.config.name == server)
+
+
+def told(outcome: ToolOutcome) -> str:
+    assert isinstance(outcome, Returned)
+    return "\n".join(part.text for part in outcome.result.parts if isinstance(part, TextPart))
+
+
+async def test_words_that_an_admin_stores_change_nothing_of_other_servers_nor_of_any_name() -> None:
+    async with FakeEndpoint() as theirs, FakeEndpoint() as ours:
+        echoing(theirs)
+        echoing(ours)
+        words = frozenset(("project", "create_issue", "properties"))
+        evil = ServerEntry(remote("evil", theirs.url), secrets=words)
+        async with started(evil, remote("ours", ours.url)) as box:
+            await until(lambda: status(box, "ours") is ServerStatus.CONNECTED)
+            await until(lambda: status(box, "evil") is ServerStatus.CONNECTED)
+            offered = {tool.name: tool for tool in (await box.offer()).tools}
+            said = await call(offered["ours__t"], box, text="the project of create_issue")
+    for name in ("ours__create_issue", "evil__create_issue"):
+        assert "project" in offered[name].input_schema["properties"]
+        assert offered[name].description == "About a project."
+    assert "***" not in told(said)
+    assert isinstance(said, Returned)
+    assert said.result.structured == {"project": "the project of create_issue", STRONG[:5]: 1}
+
+
+async def test_a_result_tells_nothing_of_the_secrets_of_others() -> None:
+    """Three thousand guesses in one result come back as they went."""
+    guesses = " ".join([*(f"guess-{n}" for n in range(3_000)), MASTER, OTHERS, STRONG])
+    known = KnownSecrets([MASTER])
+    async with FakeEndpoint() as theirs, FakeEndpoint() as ours:
+        echoing(theirs)
+        echoing(ours)
+        other = ServerEntry(remote("other", theirs.url), secrets=frozenset([OTHERS]))
+        mine = ServerEntry(remote("mine", ours.url), secrets=frozenset([STRONG]))
+        async with started(other, mine, secrets=known) as box:
+            await until(lambda: status(box, "mine") is ServerStatus.CONNECTED)
+            offered = {tool.name: tool for tool in (await box.offer()).tools}
+            said = told(await call(offered["mine__t"], box, text=guesses))
+            assert known(f"{MASTER} {OTHERS} {STRONG}") == "*** *** ***"
+    assert said.startswith(guesses.replace(STRONG, "***"))
+
+
+async def test_an_error_of_a_server_tells_nothing_of_the_secrets_of_others() -> None:
+    known = KnownSecrets([MASTER])
+    async with FakeEndpoint() as endpoint:
+        echoing(endpoint)
+        endpoint.on["tools/call"] = lambda m: error(m, -32000, f"no {MASTER} {STRONG}")
+        entry = ServerEntry(remote("s", endpoint.url), secrets=frozenset([STRONG]))
+        async with started(entry, secrets=known) as box:
+            await until(lambda: status(box) is ServerStatus.CONNECTED)
+            assert told(await call(named(box, "t"), box)) == f"Error calling MCP server: no {MASTER} ***"
+
+
+async def test_a_secret_that_is_replaced_or_deleted_is_forgotten_at_once() -> None:
+    known = KnownSecrets()
+    async with FakeEndpoint() as endpoint:
+        echoing(endpoint)
+
+        def entry(*secrets: str) -> ServerEntry:
+            headers = {f"X-Key-{n}": each for n, each in enumerate(secrets)}
+            return ServerEntry(remote("s", endpoint.url, headers), secrets=frozenset(secrets))
+
+        async def echoed() -> str:
+            await until(lambda: status(box) is ServerStatus.CONNECTED)
+            return told(await call(named(box, "t"), box, text=f"{STRONG} {OTHERS}")).partition("\n")[0]
+
+        async with started(entry(STRONG), secrets=known) as box:
+            assert await echoed() == f"*** {OTHERS}"
+            await box.follow([entry(OTHERS)])
+            assert await echoed() == f"{STRONG} ***"
+            await until(lambda: known(STRONG) == STRONG)
+            assert known(OTHERS) == "***"
+            await box.follow([entry()])
+            assert await echoed() == f"{STRONG} {OTHERS}"
+            await until(lambda: known(OTHERS) == OTHERS)
+            await box.follow([entry(STRONG)])
+            await box.follow([ServerEntry(remote("s", endpoint.url), Standing.DISABLED)])
+            await until(lambda: known(STRONG) == STRONG)
+
+
+async def test_a_server_that_is_only_looked_at_leaves_no_secret_behind() -> None:
+    known = KnownSecrets()
+    async with FakeEndpoint() as endpoint, started(secrets=known) as box:
+        echoing(endpoint)
+        entry = ServerEntry(remote("s", endpoint.url, {"X-Key": STRONG}))
+        checks = [check async for check in box.verify(entry)]
+        assert checks
+        assert known(STRONG) == STRONG
+
+
+async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_in_its_own_results_alone() -> None:
+    known = KnownSecrets()
+    async with FakeEndpoint() as endpoint:
+        echoing(endpoint)
+        entry = ServerEntry(remote("s", endpoint.url, {"X-Key": "project"}), secrets=frozenset(["project"]))
+        async with started(entry, secrets=known) as box:
+            await until(lambda: status(box) is ServerStatus.CONNECTED)
+            said = await call(named(box, "t"), box, text="a project")
+            [weak] = [check async for check in box.examine("file:s") if check.name == "secrets"]
+            assert known("the project") == "the project"
+            assert not box.secret_spans("file:s", "the project")
+    assert isinstance(said, Returned)
+    assert said.result.structured == {"project": "a ***", STRONG[:5]: 1}
+    assert weak.finding is Finding.DOUBTFUL
+    assert "header X-Key is a word" in weak.detail
+
+
+async def test_a_card_can_ask_where_the_secrets_of_the_called_server_are() -> None:
+    async with FakeEndpoint() as endpoint:
+        entries = (
+            ServerEntry(remote("s", endpoint.url, {"Authorization": f"Bearer {STRONG}"}), secrets=frozenset([STRONG])),
+            ServerEntry(remote("other", endpoint.url), secrets=frozenset([OTHERS])),
+        )
+        async with started(*entries) as box:
+            line = f"curl -H '{STRONG}' {OTHERS} {STRONG}"
+            spans = box.secret_spans("file:s", line)
+            assert not box.secret_spans("file:gone", line)
+    assert [line[span.start : span.end] for span in spans] == [STRONG, STRONG]
+    assert {span.label for span in spans} == {"header Authorization"}
+
+
+def test_json_in_a_text_stays_json_with_its_keys() -> None:
+    redact = Redaction([Secret("project"), Secret("93740281736514")])
+    said = json.dumps({"project": "a project", "id": 93740281736514, "n": [1, True, None, 2.5]}, indent=1)
+    assert json.loads(redact.json_text(said)) == {"project": "a ***", "id": "***", "n": [1, True, None, 2.5]}
+    assert redact.json_text('{"project": 1') == '{"***": 1'
+    assert redact.json_text(' {"a":  1}') == ' {"a":  1}'
+
+
+def test_a_key_of_a_result_is_hidden_only_for_a_strong_secret_and_none_is_lost() -> None:
+    redact = Redaction([Secret("project"), Secret(STRONG)])
+    value: dict[str, Any] = {"project": "x", STRONG: 1, f"x{STRONG}": 2, "***": 3}
+    assert redact.json(value) == {"project": "x", "***": 1, "x***": 2, "*** 2": 3}
+
+
+@pytest.mark.parametrize("text_with", ["{}", "<{}>", "a{}{}b"])
+def test_secrets_that_overlap_leave_nothing_of_each_other(text_with: str) -> None:
+    redact = Redaction([Secret("abcd-Zk29vT4x"), Secret("Zk29vT4x-efgh")])
+    shown = redact(text_with.replace("{}", "abcd-Zk29vT4x-efgh"))
+    assert shown == text_with.replace("{}", "***")
