@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -361,5 +362,5 @@ def _below(terminal: ProgramOnTerminal, line: str) -> str:
 
 def _audit(place: Workplace) -> list[str]:
     """What was changed by command, in order; what turns leave there is another matter."""
-    with sqlite3.connect(place.data / "countersign.db") as database:
+    with closing(sqlite3.connect(place.data / "countersign.db")) as database:
         return [kind for (kind,) in database.execute("SELECT kind FROM audit WHERE turn_id = '' ORDER BY seq")]
