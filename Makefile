@@ -1,6 +1,7 @@
 # The project's commands. `make help` lists them.
 # Each needs nothing but Python 3.11 or newer: .venv is made on first use, from the hashed lock files.
 PYTHON ?= python3
+# Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv-3.13
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Without compiled files every test process compiles everything again, whatever this machine is set to.
@@ -8,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test check conformance chaos bench bench-mcp load format lock pictures clean
+.PHONY: help chat run test fast check conformance chaos bench bench-mcp load format lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +22,12 @@ run: $(VENV)/.installed  ## run every part that is configured, until stopped
 
 test: $(VENV)/.installed-dev  ## every test
 	@$(BIN)/python -m pytest
+
+# Without whole programs, PostgreSQL's contracts, packages and pictures: a third of the time.
+FAST := $(addprefix --ignore=tests/,benchmarks contracts deploy docs stories)
+
+fast: $(VENV)/.installed-dev  ## the tests that need no whole program
+	@$(BIN)/python -m pytest $(FAST)
 
 check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests with their coverage
 	@$(BIN)/ruff format --check .
@@ -65,7 +72,7 @@ lock:  ## resolve the dependencies again (needs uv)
 	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o tests/real_servers/older.lock
 
 clean:  ## remove what the other commands made; data/ stays
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
