@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
@@ -142,6 +143,19 @@ def _hosts(value: Any) -> Any:
     return frozenset(host.lower() for host in hosts)
 
 
+def _networks(value: Any) -> Any:
+    """A comma-separated list of IP addresses and networks, or `*`."""
+    words = _words(value)
+    for each in words - {"*"}:
+        try:
+            ip_network(each)
+        except ValueError:
+            raise ValueError(
+                f"{shown(each)} is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12"
+            ) from None
+    return words
+
+
 def _address(value: str) -> str:
     """An http or https address. What is wrong with one is told without repeating it: it may hold a password."""
     try:
@@ -169,6 +183,7 @@ Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
 Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_windows)]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
+Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_networks)]
 Address = Annotated[str, AfterValidator(_address)]
 AnyCase = BeforeValidator(_lower)
 
@@ -216,6 +231,7 @@ class Settings(BaseSettings):
 
     web_host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    forwarded_allow_ips: Networks = frozenset({"127.0.0.1"})
     admin_api_token: SecretStr | None = None
     public_url: Address | None = None
     api_docs: bool = False

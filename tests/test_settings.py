@@ -368,3 +368,14 @@ def test_what_is_no_host_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str)
 def test_encryption_keys_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "hunter22hunter22")
     assert "hunter22" not in repr(read_settings())
+
+
+def test_trusted_proxies_are_addresses_and_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_settings().forwarded_allow_ips == {"127.0.0.1"}
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.2, 172.16.0.0/12,::1")
+    assert read_settings().forwarded_allow_ips == {"10.0.0.2", "172.16.0.0/12", "::1"}
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    assert read_settings().forwarded_allow_ips == {"*"}
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.2,proxy.example")
+    with pytest.raises(SettingsError, match=r"'proxy\.example' is not an IP address or a network"):
+        read_settings()

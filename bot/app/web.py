@@ -119,7 +119,8 @@ async def served_web(
     api = None if parts is None else applications.api_application(parts)
     documents = [] if parts is None or not settings.api_docs else applications.documentation(parts)
     app = applications.application(hooks, api=api, pages=[*pages, *documents])
-    async with server.served(app, settings.web_host, settings.port) as port:
+    proxies = server.TrustedProxies(settings.forwarded_allow_ips)
+    async with server.served(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)
         yield port
 

@@ -19,8 +19,10 @@ import bot.web.api
 from bot.stores import TokenStore
 from bot.web.attempts import Attempts
 from bot.web.authentication import Gate
+from bot.web.capacity import Capacity
+from bot.web.connection_table import ConnectionLimits
 from bot.web.documentation import documentation_routes
-from bot.web.health import alive_route
+from bot.web.health import ALIVE, READY, alive_route
 from bot.web.hooks import Hook, hook_route
 from bot.web.intake import LARGEST_BODY, READING_SECONDS, Intake
 from bot.web.parts import WebParts
@@ -32,14 +34,22 @@ Page = BaseRoute
 """An address that takes no token, for `application`."""
 
 
-def application(hooks: Sequence[Hook] = (), *, api: ASGIApp | None = None, pages: Sequence[Page] = ()) -> Requests:
+def application(
+    hooks: Sequence[Hook] = (),
+    *,
+    api: ASGIApp | None = None,
+    pages: Sequence[Page] = (),
+    limits: ConnectionLimits | None = None,
+) -> Requests:
     """Everything that is served: `/healthz`, hooks that platforms call, `pages` that need no token, and the API for
-    all other addresses.
+    all other addresses. `limits` are those of the server.
     """
     routes: list[BaseRoute] = [alive_route(), *map(hook_route, hooks), *pages]
     if api is not None:
         routes.append(Mount("", api))
-    return Requests(_Plain(Router(routes, redirect_slashes=False)))
+    served_always = {ALIVE, *READY, *(hook.path for hook in hooks)}
+    at_work = (limits or ConnectionLimits()).at_work
+    return Requests(Capacity(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
 
 
 def api_application(parts: WebParts, *, attempts: Attempts | None = None) -> ASGIApp:

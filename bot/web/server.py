@@ -6,26 +6,37 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Generator
+from typing import cast
 
 import uvicorn
 
 from bot.errors import SettingsError
-from bot.web.connections import Connection
+from bot.web.connection_table import ConnectionLimits, TrustedProxies
+from bot.web.connections import connection_factory
 from bot.web.requests import Requests
 
 _GOODBYE_SECONDS = 5
-_BACKLOG = 128
+_ACCEPTED_AT_ONCE = 64
+"""Connections that the event loop accepts in one round: so many files are open beyond the limit at most."""
+_BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted."""
+LOOPBACK = TrustedProxies(("127.0.0.1",))
 
 
 @contextlib.asynccontextmanager
-async def served(app: Requests, host: str, port: int, connection: type[Connection] = Connection) -> AsyncIterator[int]:
-    """Serve for as long as the block runs; the port it is on. Requests under way get a moment to end, streams of events
-    none. `connection` says what a connection may take. Raises SettingsError if the address cannot be had.
+async def served(
+    app: Requests, host: str, port: int, limits: ConnectionLimits | None = None, proxies: TrustedProxies = LOOPBACK
+) -> AsyncIterator[int]:
+    """Serve while the block runs, and yield the port. Requests under way get a moment to end, streams of events none.
+    `proxies` are believed when they name a client in X-Forwarded-For. Raises SettingsError if the address cannot be
+    used.
     """
     listening = bound(host, port)
     config = uvicorn.Config(
         app,
-        http=connection,
+        http=cast("type[asyncio.Protocol]", connection_factory(limits or ConnectionLimits(), proxies)),
+        backlog=_ACCEPTED_AT_ONCE,
+        forwarded_allow_ips=proxies.names,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -46,6 +57,12 @@ async def served(app: Requests, host: str, port: int, connection: type[Connectio
 
 class _Server(uvicorn.Server):
     """Leaves signals to the program."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept. asyncio takes one number for both; the kernel's queue may be longer."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
