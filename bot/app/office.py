@@ -30,6 +30,7 @@ from bot.engine.rules import RuleBook
 from bot.engine.spending import Spending
 from bot.logs import redact_logs
 from bot.settings import Settings, read_environment
+from bot.tools.hosts import read_hosts
 
 if TYPE_CHECKING:
     from bot.app.administration import LiveAdministration
@@ -103,7 +104,7 @@ async def opened_office(
         bearers=bearers,
         refused=refused.reasons,
     )
-    rules = RuleBook(files.policies, signatories, toolbox.reviewed)
+    rules = RuleBook(files.policies, signatories, toolbox.reviewed, read_hosts)
     administration: LiveAdministration = administrations.LiveAdministration(
         kept.servers,
         kept.pins,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.comparisons import Comparison, host_problem, parse_comparison
 from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
 from bot.domain.terms import APPROVERS, ASKER, MEMBERS, NO_TERMS, THREAD, OnTimeout, Terms
 from bot.domain.tools import canonical_json
@@ -224,6 +225,12 @@ def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
             raise RuleError(key, "must be a text, a number, true or false")
         _checked(path, "arguments")
         found[path] = _checked(value_text(value), key)
+        try:
+            comparison, _ = parse_comparison(path)
+        except ValueError as error:
+            raise RuleError(key, str(error)) from None
+        if comparison is Comparison.HOST and (problem := host_problem(found[path])):
+            raise RuleError(key, problem)
     return found
 
 

@@ -11,18 +11,22 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from bot.domain.comparisons import Comparison, fold_text, parse_comparison
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.hosts import ReadHosts, no_hosts_read
 from bot.domain.policies import ANY, GUESTS, Rule, fits, is_for_server, is_for_tool, is_pattern
 from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.rule_language import is_person, value_text
 from bot.domain.terms import MEMBERS
 from bot.domain.tools import Annotations, Tool
+from bot.engine.argument_values import Unknown, values_at
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A call as rules look at it. `author` is None where it is nobody's in particular, `member` where it is not known
-    who they are there; `arguments` are None where the call is not known in detail.
+    who they are there; `arguments` are None where the call is not known in detail. `read_hosts` finds the hosts that
+    an argument addresses.
     """
 
     tool: Tool
@@ -31,6 +35,7 @@ class Case:
     author: Author | None = None
     member: Member | None = None
     profile: Profile = DEFAULT
+    read_hosts: ReadHosts = no_hosts_read
 
 
 class Fit(IntEnum):
@@ -94,7 +99,7 @@ def _conditions(rule: Rule, case: Case) -> Iterator[tuple[str, Fit]]:
     for name, wanted in rule.annotations.items():
         yield f"the tool's {name.replace('_', '-')} hint", _hinted(case.tool, name, wanted=wanted)
     for path, pattern in rule.arguments.items():
-        yield f"the argument {path}", _argued(case.arguments, path, pattern)
+        yield f"the argument {path}", _argued(case, path, pattern)
 
 
 def _sure(holds: bool) -> Fit:
@@ -142,33 +147,60 @@ def _believed(hints: Annotations, name: str) -> bool:
             return hints.open_world is not False
 
 
-def _argued(arguments: Mapping[str, Any] | None, path: str, pattern: str) -> Fit:
+def _argued(case: Case, key: str, pattern: str) -> Fit:
     """YES if every value at the path fits, PERHAPS if only some do: one bad address among good ones is a bad call."""
-    if arguments is None:
+    if case.arguments is None:
         return Fit.NO
-    found = [fits(text, pattern) for text in _texts_at(arguments, path.split("."))]
-    if not any(found):
+    comparison, path = parse_comparison(key)
+    found = [
+        _compared(value, comparison, pattern, case) for value in values_at(case.arguments, path, case.tool.input_schema)
+    ]
+    if not found or max(found) is Fit.NO:
         return Fit.NO
-    return Fit.YES if all(found) else Fit.PERHAPS
+    return Fit.YES if min(found) is Fit.YES else Fit.PERHAPS
 
 
-def _texts_at(value: Any, path: Sequence[str]) -> Iterator[str]:
-    """The texts of all values at a path. Lists stand for each of their entries, and a name may have dots in it. An
-    entry that has nothing there is one whose text fits no pattern but `*`.
+def _compared(value: Any, comparison: Comparison, pattern: str, case: Case) -> Fit:
+    if value is Unknown.UNKNOWN:
+        return Fit.PERHAPS
+    match comparison:
+        case Comparison.EXACT:
+            return _sure(fits(value_text(value), pattern))
+        case Comparison.FOLDED:
+            return _sure(fits(fold_text(value_text(value)), fold_text(pattern)))
+        case Comparison.HOST:
+            return _hosted(value, pattern, case.read_hosts)
+
+
+def _hosted(value: Any, pattern: str, read: ReadHosts) -> Fit:
+    """NO if the value has no address. What cannot be read as one may be an address of any host."""
+    match value:
+        case None | "":
+            return Fit.NO
+        case bool() | float() | Mapping():
+            return Fit.PERHAPS
+        case _:
+            hosts = read(value_text(value))
+    wanted = _host_patterns(pattern, read)
+    fitting = [any(fits(name, each) for each in wanted) for name in hosts.names]
+    if hosts.certain and wanted and fitting and all(fitting):
+        return Fit.YES
+    return Fit.PERHAPS if any(fitting) or not hosts.certain or not wanted else Fit.NO
+
+
+def _host_patterns(pattern: str, read: ReadHosts) -> Sequence[str]:
+    """The pattern in the spelling of `Hosts.names`; with a leading dot, one for the host and one for all below it.
+    Empty if it is no host.
     """
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts_at(each, path)
-            if path and not _has(each, path):
-                yield ""
-    elif not path:
-        yield value_text(value)
-    elif isinstance(value, Mapping):
-        for length in range(1, len(path) + 1):
-            name = ".".join(path[:length])
-            if name in value:
-                yield from _texts_at(value[name], path[length:])
+    if pattern.startswith("."):
+        names = _host_patterns(pattern[1:], read)
+        return [*names, *(f"*.{name}" for name in names)]
+    if is_pattern(pattern):
+        labels = (each if each.isascii() else _label(each, read) for each in fold_text(pattern).split("."))
+        return [".".join(labels)]
+    return sorted(read(pattern).names)
 
 
-def _has(value: Any, path: Sequence[str]) -> bool:
-    return next(_texts_at(value, path), None) is not None
+def _label(label: str, read: ReadHosts) -> str:
+    """One part of a host in Punycode."""
+    return next(iter(read(label).names), label)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.hosts import ReadHosts, no_hosts_read
 from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import DEFAULT, Binding, Profile, places
 from bot.domain.servers import EVERYWHERE
@@ -34,6 +35,7 @@ class Rules:
     set_by_admins: tuple[Rule, ...] = ()
     place: ConversationKey = _NOWHERE
     reviewed: Reviewed = nothing_reviewed
+    read_hosts: ReadHosts = no_hosts_read
 
     @property
     def all(self) -> tuple[Rule, ...]:
@@ -55,7 +57,7 @@ class Rules:
         """What holds for a call here, and why. `member` is who the author is here, fresh, None if that is not known."""
         return judge(
             self.all,
-            Case(tool, self.place, arguments, author, member, self.profile),
+            Case(tool, self.place, arguments, author, member, self.profile, self.read_hosts),
             self.file.default,
             self.reviewed,
         )
@@ -77,7 +79,7 @@ class Rules:
 
 class RuleBook:
     """All rules as they are now: the operator's, which stand still, and the admins', which change. `reviewed` says
-    whether a tool's definition is the one that is pinned.
+    whether a tool's definition is the one that is pinned, `read_hosts` finds the hosts that an argument addresses.
     """
 
     def __init__(
@@ -85,10 +87,12 @@ class RuleBook:
         file: Policies | None = None,
         signatories: Signatories | None = None,
         reviewed: Reviewed = nothing_reviewed,
+        read_hosts: ReadHosts = no_hosts_read,
     ) -> None:
         self._file = file or Policies()
         self._signatories = signatories or Signatories()
         self._reviewed = reviewed
+        self._read_hosts = read_hosts
         self._set: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
         self._bound: Mapping[str, str] = {}
@@ -123,7 +127,7 @@ class RuleBook:
         if profile.approvers:
             signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())
         here = tuple(rule for rule in self._set if rule.workspace in (EVERYWHERE, conversation.home))
-        return Rules(self._file, signatories, profile, here, conversation, self._reviewed)
+        return Rules(self._file, signatories, profile, here, conversation, self._reviewed, self._read_hosts)
 
 
 def _without_strangers(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:

@@ -34,6 +34,7 @@ from bot.domain.views import TurnView
 from bot.engine.policy import Policies, ServerPolicy, Signatories
 from bot.engine.rules import RuleBook, Rules
 from bot.errors import NotFound, ServerTrouble
+from bot.tools.hosts import read_hosts
 from tests.commands.stores import (
     NOW,
     MemoryArchive,
@@ -233,7 +234,7 @@ class Office:
         for (server, name), policy in self.named.items():
             servers.setdefault(server, {})[name] = policy
         file = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
-        book = RuleBook(file, Signatories(admins=frozenset({ANA.principal})))
+        book = RuleBook(file, Signatories(admins=frozenset({ANA.principal})), read_hosts=read_hosts)
         bindings = [Binding(place, profile) for place, profile in self.profiles.bound.items()]
         book.amend(self.policies.kept.values(), self.profiles.kept.values(), bindings)
         return book.rules(conversation)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bot.commands.policy_options import options_of
 from bot.domain.approvals import Approval, ApprovalPolicy
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey
@@ -325,3 +326,22 @@ async def test_auto_is_one_more_word() -> None:
         "asks",
         "It is the only rule about this call. AUTO asks: the server does not say that the tool only reads.",
     )
+
+
+async def test_a_rule_on_a_host_is_set_said_and_explained() -> None:
+    held = office()
+    line = "mcp policy set notes add deny --argument host(link)=.evil.com"
+    assert not (await held.ask(line)).failed
+    (rule,) = held.policies.kept.values()
+    assert rule.arguments == {"host(link)": ".evil.com"}
+    assert options_of(rule, "notes")[-2:] == ("--argument", "host(link)=.evil.com")
+    for link, policy in (
+        ("http://www.EVIL.com:80/", "blocked"),
+        ("http://[::1%25x]/", "blocked"),
+        ("good.com", "asks"),
+    ):
+        found = await explained(held, "--arguments", json.dumps({"title": "Rain", "link": link}))
+        assert found["policy"] == policy, link
+    refused = await held.ask("mcp policy set notes add deny --argument host(link)=http://evil.com")
+    assert refused.failed
+    assert "must be a host alone" in refused.text
