@@ -16,6 +16,8 @@ from typing import Any
 from bot.domain.servers import ServerConfig, ServerEntry, Standing, StdioTransport
 from bot.errors import SettingsError
 from bot.tools.config_entry import KNOWN_KEYS, Entry, server_config
+from bot.tools.json_lines import Path as JsonPath
+from bot.tools.json_lines import lines_of
 from bot.tools.unusable import Unusable
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -49,7 +51,8 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
             f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions."
         ) from error
     warnings: list[str] = []
-    section = _section(path, _parsed(path, text, warnings), warnings)
+    key, section = _section(path, _parsed(path, text, warnings), warnings)
+    lines = lines_of(text)
     entries: list[ServerEntry] = []
     for name, value in section.items():
         try:
@@ -57,9 +60,16 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
             warnings += (f"{path}: server {name!r} has an unknown key {key!r}, it is ignored." for key in entry.unknown)
             entries.append(_disabled(entry) if entry.flag("disabled") else _enabled(entry))
         except Unusable as unusable:
-            problem = f"{unusable.cause} Fix: {unusable.fix} (in {path})."
+            where = _line(lines, (key, name, *unusable.key.split(".", 1)))
+            problem = f"{unusable.cause} Fix: {unusable.fix} (in {path}{where})."
             entries.append(ServerEntry(_nothing(name), problem=problem))
     return ServersFile(tuple(entries), tuple(warnings))
+
+
+def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> str:
+    """The line of a key, or of what it stands in where the key itself is missing."""
+    found = (lines.get(at[:length]) for length in range(len(at), 0, -1))
+    return next((f", line {each}" for each in found if each is not None), "")
 
 
 def _enabled(entry: Entry) -> ServerEntry:
@@ -103,7 +113,8 @@ def _repeated(pairs: list[tuple[str, Any]]) -> Iterator[str]:
         seen.add(key)
 
 
-def _section(path: Path, document: Any, warnings: list[str]) -> Mapping[str, Any]:
+def _section(path: Path, document: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
+    """The servers, and the key that they stand under."""
     example = 'Write {"mcpServers": {"name": {"command": "..."}}}.'
     if not isinstance(document, dict):
         raise SettingsError(f"{path} does not hold a JSON object.", example)
@@ -112,11 +123,11 @@ def _section(path: Path, document: Any, warnings: list[str]) -> Mapping[str, Any
     if section_key is None:
         if document:
             raise SettingsError(f'{path} has no "mcpServers".', example)
-        return {}
+        return "", {}
     section = document[section_key]
     if not isinstance(section, dict):
         raise SettingsError(f"{path}: {section_key!r} is not an object of servers.", example)
-    return section
+    return section_key, section
 
 
 def _entry(name: str, value: Any, environment: Mapping[str, str]) -> Entry:
