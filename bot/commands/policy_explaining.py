@@ -16,13 +16,25 @@ from bot.commands.tool_reviewing import withheld
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import Known, Parameter, Reply, Shape, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.flows import Sends, Words
 from bot.domain.policies import Judgement
 from bot.domain.rule_language import words
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.domain.written_objects import DuplicateName, unique_names
+from bot.engine.taint import Taint, Told, sends_of
 
 _OPTION = Shape.OPTION
+_WRITERS = {
+    Words.OWN: "you, the operator or the tool itself",
+    Words.SHARED: "several people of the team",
+    Words.STRANGERS: "people outside the team, too",
+}
+_READERS = {
+    Sends.CLOSED: "nobody but the server reads what is sent",
+    Sends.TEAM: "other people of the team read what is sent",
+    Sends.WORLD: "people outside the team may read what is sent",
+}
 EXPLAIN = Verb(
     "policy explain",
     "which rule decides about a call, and why",
@@ -87,9 +99,8 @@ class PolicyExplaining:
             hint = did_you_mean(name, (each.original_name for each in tools))
             raise Refusal(f"{named(seen.config)} has no tool of that name.{hint} `/mcp tools` lists them.")
         where = self._place(arguments.one("in"), request)
-        judged = self._parts.administration.judge(
-            tool, _arguments(arguments.one("arguments", "{}")), _asker(request), where
-        )
+        call_arguments = _arguments(arguments.one("arguments", "{}"))
+        judged = self._parts.administration.judge(tool, call_arguments, _asker(request), where)
         facts = [
             ("call", f"{seen.name}.{tool.original_name}"),
             ("policy", POLICY_WORDS[judged.ruling.policy]),
@@ -97,6 +108,7 @@ class PolicyExplaining:
             ("which says", judged.ruling.words),
             ("because", judged.ruling.why),
             *self._signature(judged, where),
+            *_flow(tool, call_arguments, judged),
             *self._withheld(tool),
             *(
                 (each.rule.id or "another rule", f"{words(each.rule, _name(each.rule.server_id, tool))}: {each.why}")
@@ -146,6 +158,27 @@ class PolicyExplaining:
             facts.append(("signed by", self._parts.administration.signed_by(approval.terms, conversation)))
             facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
         return facts
+
+
+def _flow(tool: Tool, arguments: Mapping[str, Any], judged: Judgement) -> list[tuple[str, str]]:
+    """Whose words the tool returns, where the call can send, and after whose words it takes a signature."""
+    sends = sends_of(tool, arguments)
+    facts = [
+        ("returns words of", f"{tool.words}: {_WRITERS[tool.words]} ({_because(tool, tool.flow.words)})"),
+        ("can send", f"{sends}: {_READERS[sends]} ({_because(tool, tool.flow.sends)})"),
+    ]
+    if tool.flow.recipients:
+        facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
+    if judged.ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
+        asks = [str(each) for each in Words if Taint((Told("", each),)).objection(tool, arguments)]
+        facts.append(("asks after words of", " or ".join(asks) or "nobody"))
+    return facts
+
+
+def _because(tool: Tool, said: Words | Sends | None) -> str:
+    if said is not None:
+        return "as set"
+    return "by its server's hints" if tool.trusted else "its server is not marked trusted"
 
 
 def _name(server_id: str, tool: Tool) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bot.domain.messages import TextPart, ToolResult
+from bot.domain.sources import Sources
 from bot.domain.turns import Step, ToolStep, TurnRecord
 
 BEGINNING = 4_000
@@ -25,11 +26,12 @@ class Replay(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What a model has made of a conversation's turns up to the one with the number `upto`. Empty where they are only
-    left out.
+    left out. `sources` are those of the words it was made of, None in what an earlier release has written.
     """
 
     upto: int
     text: str = ""
+    sources: Sources | None = ()
 
 
 @dataclass(frozen=True, slots=True)

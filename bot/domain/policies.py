@@ -119,20 +119,24 @@ class Ruling:
     """What was decided of one call, and on which grounds: kept with the call, so that it can be explained as it was.
 
     `policy` is never AUTO: that has become one of the others. `rule` is the id of the rule that counted, empty for the
-    default; `words` are what it said; `why` is why it counted, in sentences.
+    default; `words` are what it said; `why` is why it counted, in sentences. `tainted` says that the call asks because
+    of the words that the model had read, whatever the rule says.
     """
 
     policy: ApprovalPolicy
     rule: str = ""
     words: str = ""
     why: str = ""
+    tainted: bool = False
 
     @property
     def asked_by(self) -> str:
         """The rule by its id and by what it said: an id that is a line of a file, or a number within a profile, may
-        be another rule's tomorrow.
+        be another rule's tomorrow. A tainted call is asked for by that, too: what was granted before the model had
+        read others' words does not count after it.
         """
-        return f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
+        rule = f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
+        return f"{rule} tainted".strip() if self.tainted else rule
 
 
 @dataclass(frozen=True, slots=True)

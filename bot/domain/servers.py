@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bot.domain.capabilities import ServerCapabilities
+from bot.domain.flows import NO_FLOWS, ServerFlows
 from bot.domain.pins import Pinned
 from bot.domain.secrets import SecretReference
 
@@ -129,6 +130,7 @@ class ServerConfig:
     auto_connect: bool = True
     sign_in: OAuthTerms | None = None
     """How the bot signs in to it by OAuth, if it is defined so."""
+    flows: ServerFlows = NO_FLOWS
 
     def __post_init__(self) -> None:
         if not self.id:

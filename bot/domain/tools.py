@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.elicitations import ServerQuestion
+from bot.domain.flows import UNSET, Flow, Sends, Words, takes_address
 from bot.domain.messages import ToolResult
 
 OWN_SERVER = "countersign"
@@ -50,6 +51,29 @@ class Tool:
     """What in its definition an admin should look at, in a few words each; not a part of the definition."""
     place: str = ""
     """A digest of where its server is, or of the program that is started for it."""
+    flow: Flow = UNSET
+
+    @property
+    def words(self) -> Words:
+        """Whose words it returns: as set, or by the hints of a trusted server. A closed world may still have several
+        writers, so its words are the team's and not the asker's own.
+        """
+        if self.flow.words is not None:
+            return self.flow.words
+        return Words.SHARED if self.trusted and self.annotations.open_world is False else Words.STRANGERS
+
+    @property
+    def sends(self) -> Sends:
+        """Where its calls can send: as set, or by the hints of a trusted server. What only reads and takes no address
+        reaches nobody but its server, unless that says that the tool's world is open.
+        """
+        if self.flow.sends is not None:
+            return self.flow.sends
+        if not self.trusted or self.annotations.open_world is True:
+            return Sends.WORLD
+        if self.annotations.open_world is False:
+            return Sends.CLOSED
+        return Sends.CLOSED if self.read_only and not takes_address(self.input_schema) else Sends.WORLD
 
     @property
     def read_only(self) -> bool:

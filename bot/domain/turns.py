@@ -15,6 +15,7 @@ from bot.domain.elicitations import Elicitation, Replies
 from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, ToolCall, ToolResult
 from bot.domain.policies import Ruling
+from bot.domain.sources import Sources
 from bot.domain.tools import Tool
 from bot.domain.usage import Use
 
@@ -129,7 +130,8 @@ class ToolRef:
 class ModelStep:
     """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it, empty
     in what an earlier release has written; `usage` is what its service has counted. `use` is what it is counted as,
-    None in what is read back.
+    None in what is read back. `sources` are those of the words in its prompt, None in what an earlier release has
+    written.
     """
 
     n: int
@@ -139,6 +141,7 @@ class ModelStep:
     notes: tuple[str, ...] = ()
     model: str = ""
     use: Use | None = None
+    sources: Sources | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def no_objection(_tool: Tool, _call: ToolCall) -> str:
 class Admission:
     """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire;
     `member` is who asks there, fresh, None if no rule wants to know or nobody could say; `taint` is whose words the
-    turn has read. `objection` says why arguments would not be sent: nobody is asked to sign what could not run.
+    model was given. `objection` says why arguments would not be sent: nobody is asked to sign what could not run.
     """
 
     rules: Rules = Rules()
@@ -62,7 +62,8 @@ class Admission:
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: the arguments are no JSON object: {shown}")
         if not self.rules.profile.enables(tool):
             return _refused(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
-        found = self.taint.ruled(tool, self.rules.judge(tool, call.arguments, author, self.member))
+        found = self.rules.judge(tool, call.arguments, author, self.member)
+        found = self.taint.ruled(tool, call.arguments, found)
         return dataclasses.replace(self._admitted(n, call, tool, author, found), ruling=found.ruling)
 
     def _admitted(self, n: int, call: ToolCall, tool: Tool, author: Author, found: Judgement) -> ToolStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
@@ -113,7 +114,8 @@ def _strayed(step: ToolStep, tool: Tool) -> str:
 
 def _granted(step: ToolStep, found: Judgement) -> bool:
     """Whether it runs on a grant that has answered what is asked now: the same rule, on the same terms."""
-    asked = (found.ruling.asked_by, terms_digest(found.terms))
+    tainted = step.ruling is not None and step.ruling.tainted
+    asked = (replace(found.ruling, tainted=tainted).asked_by, terms_digest(found.terms))
     return step.grant is not None and (step.grant.rule, step.grant.terms) == asked
 
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from bot.domain.messages import Message, TextPart, ToolResult, assistant, tool_results, user
 from bot.domain.past import Replay
+from bot.domain.sources import Sources
 from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.engine.attachments import names
 from bot.engine.estimates import of_messages
 from bot.engine.outcomes import Address, Excerpts, is_large
+from bot.engine.sources import known_calls, of_turn
 from bot.engine.speakers import one_line, spoken
 
 HISTORY_TOKENS = 16_000
@@ -46,11 +48,16 @@ USUAL_MEMORY = Memory()
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An earlier turn as the model remembers it; `size` is an estimate in tokens."""
+    """An earlier turn as the model remembers it; `size` is an estimate in tokens. `author` has written the question,
+    `question`; `sources` are those of all words in it.
+    """
 
     seq: int
     messages: tuple[Message, ...]
     size: float
+    author: str = ""
+    question: str = ""
+    sources: Sources = ()
 
 
 def exchanges(
@@ -64,11 +71,14 @@ def exchanges(
     """Earlier turns, oldest first. In a place that is `shared`, each question says whose it is. The results of the
     calls that are `kept_back` are not told.
     """
+    records = list(turns)
+    known = known_calls(records)
     found = []
-    for turn in turns:
-        results = _Results(turn, excerpts, kept_back)
+    for record in records:
+        turn, results = record.turn, _Results(record, excerpts, kept_back)
         messages = tuple(_exchange(results, replay, shared=shared))
-        found.append(Exchange(turn.turn.seq, messages, of_messages(messages)))
+        size, sources = of_messages(messages), of_turn(record, known)
+        found.append(Exchange(turn.seq, messages, size, turn.author.principal, turn.question.text, sources))
     return found
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bot.domain.completions import Capabilities, Completion, Limits, ModelRequest, ToolChoice
-from bot.domain.conversations import Attachment
+from bot.domain.conversations import Attachment, Author
 from bot.domain.messages import system
 from bot.domain.profiles import Profile
+from bot.domain.sources import Sources
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Claim, TurnRecord
 from bot.domain.usage import UsageKind
@@ -29,6 +30,7 @@ from bot.engine.offering import RefusedTools, refusal, with_reading
 from bot.engine.outcomes import HEAD, SHORT_HEAD
 from bot.engine.recollection import Recollection
 from bot.engine.returned_images import ReturnedImages
+from bot.engine.sources import of_prompt
 from bot.engine.summarising import longest
 from bot.errors import ContextTooLong, ModelRejected, SmallerWindow
 from bot.ports import LanguageModel, TurnLog
@@ -105,6 +107,7 @@ class Prompting:
         self._images = ReturnedImages(partial(parts.log.file, claim.turn_id))
         self._notes: list[str] = []
         self._absent: Sequence[str] = ()
+        self._sources: Sources = ()
         self._activity = _THINKING
         self._sized: tuple[tuple[Tool, ...], float] | None = None
 
@@ -113,6 +116,15 @@ class Prompting:
         """Sentences for people about what the model was not given."""
         attached = self._attached.notes if self._attached is not None else ()
         return (*self._recollection.notes, *self._notes, *attached)
+
+    @property
+    def sources(self) -> Sources:
+        """Those of the words that the model was given when it was asked last."""
+        return self._sources
+
+    def asked_by(self, author: Author) -> tuple[str, ...]:
+        """Return the earlier questions of this person that the model was given."""
+        return self._recollection.asked_by(author.principal)
 
     @property
     def absent(self) -> Sequence[str]:
@@ -225,6 +237,7 @@ class Prompting:
             shared=place.shared,
         )
         messages = transcript(record, given, around)
+        self._sources = of_prompt(record, self._recollection.sources, self._recollection.known)
         if last_round:
             messages = (*messages, system(LAST_ROUND))
         if self._recollection.excerpts.given and tools:

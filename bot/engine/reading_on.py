@@ -1,8 +1,8 @@
 """The bot's own tool: reading on in a large result that is told by its beginning.
 
 Called by `turn`. It reads what the conversation's turns have stored, sends nothing anywhere and needs no signature.
-What it reads counts as a stranger's words all the same (`taint`), and nothing is read to somebody whom a rule denies
-the tool that has said it (`disclosure`).
+What it reads counts as the words of the tool that returned it (`sources`), and nothing is read to somebody whom a rule
+denies the tool that has said it (`disclosure`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from dataclasses import replace
 from bot.domain.completions import Capabilities
 from bot.domain.messages import Message
 from bot.domain.past import Past, Summary
+from bot.domain.sources import Sources
 from bot.domain.turns import Claim, ToolStep, Turn, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.engine.disclosure import Disclosure
@@ -18,6 +19,7 @@ from bot.engine.estimates import Estimates, of_messages
 from bot.engine.memory import HISTORY_TURNS, Exchange, Memory, exchanges, kept, tells_result_of
 from bot.engine.metering import Asked, Attempt, Meter
 from bot.engine.outcomes import Address, Excerpts
+from bot.engine.sources import Known, known_calls, merged, of_summary
 from bot.engine.summarising import LIMITS, NotSummedUp, SummedUp, sum_up, told
 from bot.ports import LanguageModel, TurnLog
 
@@ -79,6 +81,23 @@ class Recollection:
             return []
         return [*self._summary(capabilities), *(message for each in self._whole for message in each.messages)]
 
+    @property
+    def sources(self) -> Sources:
+        """Those of the words in `messages`."""
+        if not self._in_view or self._past is None:
+            return ()
+        return merged(of_summary(self._past.summary), *(each.sources for each in self._whole))
+
+    @property
+    def known(self) -> Known:
+        """The calls of the turns that were read."""
+        return known_calls(self._past.turns) if self._past is not None else {}
+
+    def asked_by(self, author: str) -> tuple[str, ...]:
+        """Return the earlier questions in `messages` that this person has asked."""
+        whole = self._whole if self._in_view else []
+        return tuple(each.question for each in whole if each.author == author)
+
     def put_aside(self) -> None:
         """Tell none of it in this turn, which fills the window by itself. Nothing of it is lost for later turns."""
         if self._in_view and self._past is not None and (self._whole or self._past.summary):
@@ -120,11 +139,13 @@ class Recollection:
         await self._meter.settle()
         match made:
             case SummedUp(text):
-                await self._keep(Summary(oldest[-1].seq, text))
+                sources = merged(of_summary(past.summary), *(each.sources for each in oldest))
+                await self._keep(Summary(oldest[-1].seq, text, sources))
             case NotSummedUp(for_now):
                 self._note_what_is_left_out(past)
                 if not for_now:  # the next question would be refused it, too
-                    await self._keep(Summary(oldest[-1].seq, past.summary.text if past.summary else ""))
+                    text = past.summary.text if past.summary else ""
+                    await self._keep(Summary(oldest[-1].seq, text, of_summary(past.summary)))
 
     async def _keep(self, summary: Summary) -> None:
         assert self._past is not None

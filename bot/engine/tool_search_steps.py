@@ -2,7 +2,7 @@
 
 Called by `turn`. A search reads the definitions of the tools that are enabled in the conversation, sends nothing
 anywhere and needs no signature. What it returns are servers' words, but the very words that stand before the question
-where all tools are given, which an admin has pinned or may review: so it taints a turn no more than they do (`taint`).
+where all tools are given, which an admin has pinned or may review: so it is no source of others' words (`sources`).
 
 A call of the other tool is, from the moment it is recorded, a call of the tool that is meant: rules, schema, signature,
 card, audit and grants see that one with its arguments and nothing else. Only the model's own message keeps the call as

@@ -17,6 +17,7 @@ from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Message, ToolCall
 from bot.domain.policies import TaintMode
+from bot.domain.sources import Sources
 from bot.domain.tools import ToolSearch, ToolSet
 from bot.domain.turns import (
     Claim,
@@ -37,8 +38,9 @@ from bot.engine.prompting import Prompting, PromptParts
 from bot.engine.questions import Questions
 from bot.engine.reading_on import admitted, is_admitted, is_reading, read_on
 from bot.engine.rules import Rules
+from bot.engine.sources import merged, of_absent
 from bot.engine.spending import unlimited
-from bot.engine.taint import UNTAINTED, taint_of
+from bot.engine.taint import UNTAINTED, Taint, told
 from bot.engine.tool_search_index import ToolIndexes
 from bot.engine.tool_search_steps import is_searching, recorded, search
 from bot.ports import LanguageModels, Toolbox, TurnLog
@@ -137,13 +139,19 @@ class TurnInProgress:
     def _rules(self) -> Rules:
         return self._parts.rules(self._record.turn.conversation)
 
-    async def _admission(self, offered: ToolSet) -> Admission:
+    async def _admission(self, taint: Taint = UNTAINTED) -> Admission:
         """Who asks is found out before the rules are read, so that none is older than the answer."""
         member = await self._member()
-        tainted = self._parts.taint is TaintMode.ASK
-        taint = taint_of(self._record.calls, offered) if tainted else UNTAINTED
         objection = self._parts.toolbox.objection
         return Admission(self._rules, self._parts.approval_seconds, member, taint, objection)
+
+    def _taint(self, sources: Sources, offered: ToolSet) -> Taint:
+        """The taint of a reply whose prompt had words of these sources."""
+        if self._parts.taint is not TaintMode.ASK:
+            return UNTAINTED
+        turn = self._record.turn
+        asked = (turn.question.text, *self._prompting.asked_by(turn.author))
+        return Taint(told(sources, offered), asked, offered)
 
     async def _member(self) -> Member | None:
         """Who asks, if any rule wants to know more than the id."""
@@ -182,7 +190,7 @@ class TurnInProgress:
         """The one step of a turn in which a person runs a tool: no model is asked."""
         turn = self._record.turn
         offered = await self._offer()
-        admission = await self._admission(offered)
+        admission = await self._admission()
         if turn.question.again:
             return admission.judge_again(1, call, offered, turn.author)
         return admission.judge(1, call, offered, turn.author)
@@ -255,7 +263,7 @@ class TurnInProgress:
         if not any(each.auto_context_tool for each in offered.guidance):
             return []
         turn = self._record.turn
-        return (await self._admission(offered)).context_calls(turn.question.text, offered, turn.author)
+        return (await self._admission()).context_calls(turn.question.text, offered, turn.author)
 
     async def _ask_model(self) -> None:
         self._note_activity("Looking at the tools")
@@ -272,6 +280,7 @@ class TurnInProgress:
         n = self._record.next_n
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
+        sources = merged(self._prompting.sources, of_absent(offered.absent))
         reply = ModelStep(
             n,
             message,
@@ -280,11 +289,12 @@ class TurnInProgress:
             self._notes(completion, last_round=last_round),
             completion.model,
             self._meter.use,
+            sources,
         )
         self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
-            admission = await self._admission(offered)
+            admission = await self._admission(self._taint(sources, offered))
 
             def judge(i: int, call: ToolCall) -> ToolStep:
                 return admitted(i, call) if is_reading(call) else admission.judge(i, call, offered, author)

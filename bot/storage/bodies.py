@@ -27,6 +27,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.policies import Ruling
+from bot.domain.sources import OtherSource, Source, Sources, ToolSource
 from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
 
@@ -78,6 +79,7 @@ def reply_body(step: ModelStep) -> Body:
         "usage": [getattr(step.usage, name) for name in _COUNTS],
         "notes": list(step.notes),
         "model": step.model,
+        **({} if step.sources is None else {"sources": sources_body(step.sources)}),
     }
 
 
@@ -90,7 +92,31 @@ def read_reply(n: int, body: Body) -> ModelStep:
         usage=Usage(*body["usage"]),
         notes=tuple(body["notes"]),
         model=body.get("model", ""),
+        sources=read_sources(body.get("sources")),
     )
+
+
+def sources_body(sources: Sources) -> list[Any]:
+    """Sources of words as they are kept."""
+    return [
+        each.value
+        if isinstance(each, OtherSource)
+        else [each.server, each.tool, each.server_id, each.definition, each.place]
+        for each in sources
+    ]
+
+
+def read_sources(body: list[Any] | None) -> Sources | None:
+    """Sources of words; None where an earlier release has kept none. A source that only a later release knows counts
+    as an unknown result.
+    """
+    return None if body is None else tuple(map(_read_source, body))
+
+
+def _read_source(body: Any) -> Source:
+    if isinstance(body, list):
+        return ToolSource(*body)
+    return OtherSource(body) if body in list(OtherSource) else OtherSource.RESULT
 
 
 def call_body(step: ToolStep) -> Body:
@@ -119,7 +145,8 @@ def call_body(step: ToolStep) -> Body:
 
 
 def _ruling_body(ruling: Ruling) -> Body:
-    return {"policy": ruling.policy.value, "rule": ruling.rule, "words": ruling.words, "why": ruling.why}
+    body = {"policy": ruling.policy.value, "rule": ruling.rule, "words": ruling.words, "why": ruling.why}
+    return {**body, "tainted": True} if ruling.tainted else body
 
 
 def read_ruling(body: Body) -> Ruling | None:
@@ -127,7 +154,8 @@ def read_ruling(body: Body) -> Ruling | None:
     ruling = body.get("ruling")
     if ruling is None:
         return None
-    return Ruling(ApprovalPolicy(ruling["policy"]), ruling["rule"], ruling["words"], ruling["why"])
+    policy, tainted = ApprovalPolicy(ruling["policy"]), ruling.get("tainted", False)
+    return Ruling(policy, ruling["rule"], ruling["words"], ruling["why"], tainted)
 
 
 def terms_body(terms: Terms) -> Body | None:

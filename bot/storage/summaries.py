@@ -7,24 +7,36 @@ Called by `records`, which reads it with the turns that follow, by `transcript` 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.past import Past, Summary
+from bot.storage.bodies import read_sources, sources_body
 from bot.storage.clock import now
 from bot.storage.inserting import Insert
 from bot.storage.tables import summaries, turns
 
-_read = sa.select(summaries.c.upto, summaries.c.text).where(summaries.c.conversation == bindparam("k"))
+
+def _values() -> dict[str, Any]:
+    """The columns of a summary but its key."""
+    return {
+        "upto": bindparam("u"),
+        "text": bindparam("words"),
+        "created_at": now(),
+        "sources": bindparam("from", type_=summaries.c.sources.type),
+    }
+
+
+_read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(
+    summaries.c.conversation == bindparam("k")
+)
 _keep = Insert(
     lambda insert: (
         insert(summaries)
-        .values(conversation=bindparam("k"), upto=bindparam("u"), text=bindparam("words"), created_at=now())
-        .on_conflict_do_update(
-            index_elements=["conversation"],
-            set_={"upto": bindparam("u"), "text": bindparam("words"), "created_at": now()},
-        )
+        .values(conversation=bindparam("k"), **_values())
+        .on_conflict_do_update(index_elements=["conversation"], set_=_values())
     )
 )
 # Locked: who deletes a turn or a summary meanwhile waits, and then deletes what was made of them, too.
@@ -41,7 +53,7 @@ _forget = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys"
 def read_summary(connection: sa.Connection, conversation: str) -> Summary | None:
     """The summary there is."""
     row = connection.execute(_read, {"k": conversation}).first()
-    return None if row is None else Summary(row.upto, row.text)
+    return None if row is None else Summary(row.upto, row.text, read_sources(row.sources))
 
 
 def stands(connection: sa.Connection, conversation: str, summary: Summary, past: Past) -> bool:
@@ -58,7 +70,9 @@ def stands(connection: sa.Connection, conversation: str, summary: Summary, past:
 
 def keep_summary(connection: sa.Connection, conversation: str, summary: Summary) -> None:
     """Keep a summary in place of the one there was."""
-    connection.execute(_keep.on(connection), {"k": conversation, "u": summary.upto, "words": summary.text})
+    sources = None if summary.sources is None else sources_body(summary.sources)
+    values = {"k": conversation, "u": summary.upto, "words": summary.text, "from": sources}
+    connection.execute(_keep.on(connection), values)
 
 
 def forget(connection: sa.Connection, conversations: Collection[str]) -> None:

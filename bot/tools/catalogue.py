@@ -194,7 +194,13 @@ def adopted(tool: Tool, config: ServerConfig) -> Tool:
     generic = kind_of(config.transport) == HttpKind.JSONRPC
     name = generic_name(config.name) if generic else offered_name(config.name, tool.original_name)
     return replace(
-        tool, name=name, server=config.name, server_id=config.id, trusted=config.trusted, place=place_of(config)
+        tool,
+        name=name,
+        server=config.name,
+        server_id=config.id,
+        trusted=config.trusted,
+        place=place_of(config),
+        flow=config.flows.of(tool.original_name),
     )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
+from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.servers import (
     OAUTH_KINDS,
     AuthenticationKind,
@@ -28,7 +30,7 @@ KNOWN_KEYS = frozenset(
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
-        "auth",
+        "auth", "words", "sends", "tool_words", "tool_sends", "tool_recipients",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -39,6 +41,7 @@ _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
 _TERMS = ("client_id", "client_secret", "scope")
 _TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
 _LONGEST_TIMEOUT = 3600.0
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class Entry:
@@ -100,6 +103,32 @@ class Entry:
             raise self._wrong(key, "an object of seconds")
         return {name: self._seconds(f"{key}.{name}", each) for name, each in value.items()}
 
+    def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
+        """One of the values of an enum; None if absent."""
+        return self._choice(key, self._values.get(key), choices) if self.has(key) else None
+
+    def choice_map(self, key: str, choices: type[_Choice]) -> dict[str, _Choice]:
+        """An object of such values."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, f"an object of tools and {_one_of(choices)}")
+        return {name: self._choice(f"{key}.{name}", each, choices) for name, each in value.items()}
+
+    def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
+        """An object of lists of names, none of them empty."""
+        value = self._values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of tools and lists of their arguments")
+        for name, each in value.items():
+            if not (isinstance(each, list) and each and all(isinstance(one, str) and one for one in each)):
+                raise self._wrong(f"{key}.{name}", 'a list of arguments, such as ["to", "cc"]')
+        return {name: tuple(each) for name, each in value.items()}
+
+    def _choice(self, key: str, value: Any, choices: type[_Choice]) -> _Choice:
+        if value not in list(choices):
+            raise self._wrong(key, _one_of(choices))
+        return choices(value)
+
     def _seconds(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self._wrong(key, "a number of seconds")
@@ -134,7 +163,12 @@ class Entry:
         return _VARIABLE.sub(value_of, text)
 
     def _wrong(self, key: str, wanted: str) -> Unusable:
-        return Unusable(f"Server {self.name!r}: {key!r} has the wrong type or value.", f"make it {wanted}")
+        return Unusable(f"Server {self.name!r}: {key!r} has the wrong type or value.", f"make it {wanted}", key)
+
+
+def _one_of(choices: type[StrEnum]) -> str:
+    *others, last = (each.value for each in choices)
+    return f"{', '.join(others)} or {last}"
 
 
 def server_config(entry: Entry) -> ServerConfig:
@@ -156,6 +190,13 @@ def server_config(entry: Entry) -> ServerConfig:
         description=entry.text("description"),
         auto_connect=entry.flag("auto_connect", defaults.auto_connect),
         sign_in=_sign_in(entry),
+        flows=ServerFlows(
+            entry.choice("words", Words),
+            entry.choice("sends", Sends),
+            entry.choice_map("tool_words", Words),
+            entry.choice_map("tool_sends", Sends),
+            entry.names_map("tool_recipients"),
+        ),
     )
 
 

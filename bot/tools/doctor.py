@@ -33,6 +33,7 @@ from bot.errors import ServerTrouble
 from bot.tools.addresses import check_definition
 from bot.tools.condition import Condition
 from bot.tools.connection import Connection
+from bot.tools.flow_oddities import oddities
 from bot.tools.junk import JunkCount
 from bot.tools.kept import Kept
 from bot.tools.launching import check_paths
@@ -139,7 +140,12 @@ class Doctor:
         async with aclosing(looks):
             async for check in looks:
                 yield check
-        for check in (*_refusals(condition, self._refused), *_output(condition.junk), *_words(condition.words)):
+        for check in (
+            *_flows(condition),
+            *_refusals(condition, self._refused),
+            *_output(condition.junk),
+            *_words(condition.words),
+        ):
             yield check
         yield _synced(condition)
         yield _calls(connection)
@@ -295,6 +301,12 @@ def _weak_secrets(kept: Kept) -> Check | None:
         return None
     said = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
     return Check("secrets", Finding.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set one that was made at random")
+
+
+def _flows(condition: Condition) -> Iterator[Check]:
+    """What is odd about whose words it is said to return, and about where it is said to send."""
+    for said, fix in oddities(condition.config, condition.synced.capabilities.tools):
+        yield Check("information flow", Finding.DOUBTFUL, f"{said[0].upper()}{said[1:]}.", fix)
 
 
 def _refusals(condition: Condition, refused: RefusedBy) -> Iterator[Check]:

@@ -241,11 +241,14 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         "which says": ("ASK_USER: notes.*; signed by test:ben, by 2 people, not by the asker or an editor"),
         "because": "It is the only rule about this call.",
         "signed by": "2 of test:ben, neither the asker nor an editor",
+        "returns words of": "strangers: people outside the team, too (by its server's hints)",
+        "can send": "world: people outside the team may read what is sent (by its server's hints)",
     }
     rain = await explained(held, "--arguments", json.dumps({"title": "Rain"}))
     assert (rain["policy"], rain["decided by"]) == ("runs", "policy.toml:9")
     assert rain["policy.toml:3"].endswith(": policy.toml:9 is more specific")
     assert "signed by" not in rain
+    assert rain["asks after words of"] == "shared or strangers"
     for options, by in (
         (("--as", "test:zoe", "--guest"), "policy.toml:12"),
         (("--in", "kitchen"), "policy.toml:15"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, KeptFile, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.past import Past, Summary
+from bot.domain.sources import OtherSource, ToolSource
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease
 from bot.storage.tables import deliveries, steps
@@ -48,6 +51,33 @@ async def test_history_goes_on_where_the_summary_ends(ledger: Ledger) -> None:
     assert past.summary == Summary(2, "They spoke\ufffd of two.")
     assert questions(past) == ["three"]
     assert await ledger.log.history(ELSEWHERE, 4, 9) == Past()
+
+
+async def test_whose_words_stand_in_replies_and_summaries_is_kept_with_them(ledger: Ledger) -> None:
+    sources = (ToolSource("s", "read", "id-s", "d1g3st", "p1"), *OtherSource)
+    claim = await running(ledger, "one")
+    await ledger.log.finish(claim, TurnStatus.DONE, [replace(ANSWER, n=1, sources=sources)], "")
+    await ended(ledger, "two")
+    past = await SqlTurnLog(ledger.database).history(HALL, 9, 9)
+    assert [[reply.sources for reply in record.replies] for record in past.turns] == [[sources], [None, None]]
+    claim = await running(ledger, "three")
+    for kept in (sources, None):
+        past = await ledger.log.history(HALL, 3, 9)
+        await ledger.log.sum_up(claim, Summary(1, "They began.", kept), past)
+        assert (await SqlTurnLog(ledger.database).history(HALL, 3, 9)).summary == Summary(1, "They began.", kept)
+
+
+async def test_a_source_that_only_a_later_release_knows_is_that_of_an_unknown_result(ledger: Ledger) -> None:
+    claim = await running(ledger, "one")
+    await ledger.log.finish(claim, TurnStatus.DONE, [replace(ANSWER, n=1, sources=())], "")
+
+    def change(connection: sa.Connection) -> None:
+        body = connection.execute(sa.select(steps.c.body)).scalar_one()
+        connection.execute(steps.update().values(body={**body, "sources": ["rumour"]}))
+
+    await ledger.database.run(change)
+    (record,) = (await SqlTurnLog(ledger.database).history(HALL, 9, 9)).turns
+    assert [reply.sources for reply in record.replies] == [(OtherSource.RESULT,)]
 
 
 async def test_what_is_known_of_earlier_turns_is_what_is_read_of_them(ledger: Ledger) -> None:

@@ -393,7 +393,7 @@ async def test_a_search_taints_nothing_and_what_a_found_tool_has_said_does(house
     searched, probed, sent = calls_of(view)
     assert [searched.status, probed.status] == [StepStatus.DONE, StepStatus.DONE]
     assert sent.ruling is not None
-    assert "words of lab" in sent.ruling.why
+    assert "The model has read lab" in sent.ruling.why
 
 
 def _of_nobody(each: Tool) -> Tool:

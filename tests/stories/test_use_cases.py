@@ -180,9 +180,18 @@ async def test_files_an_api_and_an_issue_tracker_are_read_freely_and_changed_wit
         place = Workplace(
             tmp_path,
             {
-                "files": {"command": "python", "args": [str(FILES), str(shelf)]},
-                "swagger": {"url": swagger.url},
-                "tracker": {"url": issues.url, "headers": {"Authorization": "Bearer ${TRACKER_TOKEN}"}},
+                "files": {"command": "python", "args": [str(FILES), str(shelf)], "trusted": True, "sends": "closed"},
+                "swagger": {
+                    "url": swagger.url,
+                    "trusted": True,
+                    "tool_sends": {"listPaths": "closed", "getSchema": "closed"},
+                },
+                "tracker": {
+                    "url": issues.url,
+                    "headers": {"Authorization": "Bearer ${TRACKER_TOKEN}"},
+                    "trusted": True,
+                    "tool_sends": {"list_issues": "closed"},
+                },
             },
             model=model,
             policy=policy + reading("tracker", "list_issues"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.domain.flows import Flow, Sends, Words
 from bot.domain.servers import (
     AuthenticationKind,
     HttpKind,
@@ -278,3 +279,38 @@ def test_what_cannot_be_a_sign_in_by_oauth_says_why(tmp_path: Path, auth: Any, m
 def test_nobody_signs_in_to_a_program(tmp_path: Path) -> None:
     entry = {"command": "python", "auth": {"type": "oauth"}}
     assert "is a program, which nobody signs in to" in only_problem(read(tmp_path, {"a": entry}))
+
+
+def test_whose_words_a_server_returns_and_where_it_sends_are_set_for_it_and_for_its_tools(tmp_path: Path) -> None:
+    entry = {
+        "command": "python",
+        "words": "shared",
+        "sends": "team",
+        "tool_words": {"inbox": "strangers"},
+        "tool_sends": {"send": "world"},
+        "tool_recipients": {"send": ["to", "cc"]},
+    }
+    flows = read(tmp_path, {"a": entry}).entries[0].config.flows
+    assert flows.of("list") == Flow(Words.SHARED, Sends.TEAM)
+    assert flows.of("inbox") == Flow(Words.STRANGERS, Sends.TEAM)
+    assert flows.of("send") == Flow(Words.SHARED, Sends.WORLD, ("to", "cc"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('"words": "mine"', "'words' has the wrong type or value. Fix: make it own, shared or strangers"),
+        ('"sends": 5', "'sends' has the wrong type or value. Fix: make it closed, team or world"),
+        ('"tool_words": ["own"]', "'tool_words' has the wrong type or value. Fix: make it an object of tools"),
+        ('"tool_sends": {"a.b": "none"}', "'tool_sends.a.b' has the wrong type or value"),
+        ('"tool_recipients": {"send": []}', "'tool_recipients.send' has the wrong type or value"),
+        ('"tool_recipients": {"send": "to"}', "'tool_recipients.send' has the wrong type or value"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_named_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    text = (
+        f'{{"mcpServers": {{\n  "b": {{"url": "https://b.example", "words": "own"}},\n  "a": {{\n\n{line},\n"command":'
+    )
+    problem = problems(read(tmp_path, f'{text} "[,]:{{"}}}}}}'))["a"]
+    assert said in problem
+    assert problem.endswith(", line 5).")

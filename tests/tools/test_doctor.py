@@ -14,6 +14,7 @@ import pytest
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.checks import Check, Finding
+from bot.domain.flows import ServerFlows, Words
 from bot.domain.servers import (
     ConnectPolicy,
     HttpKind,
@@ -377,6 +378,29 @@ async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
     assert found(checks, "sync").finding is Finding.WELL
     assert "the last 3" in found(checks, "calls").detail
     assert "limit 30 s" in found(checks, "calls").detail
+
+
+async def test_odd_settings_of_information_flow_are_told() -> None:
+    flows = ServerFlows(
+        Words.OWN,
+        tool_words={"gone": Words.SHARED},
+        tool_recipients={"t": ("to",)},
+    )
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        hints = {"openWorldHint": True, "readOnlyHint": True}
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
+        async with started(remote("s", endpoint.url, flows=flows)) as box:
+            await box.offer()
+            checks = await all_of(box.examine("file:s"))
+    odd = [check for check in checks if check.name == "information flow"]
+    assert {check.finding for check in odd} == {Finding.DOUBTFUL}
+    assert [check.detail for check in odd] == [
+        "Words, sends or recipients are set for tools that it does not have: gone.",
+        "The recipients of t are to be in arguments that it does not have: to. They exempt nothing.",
+        "It says that the world of t is open, and they are set to own words or to closed.",
+        "It is not marked trusted, so that even tools that only read are treated as if they changed something.",
+    ]
 
 
 async def test_a_kept_server_that_is_connected_and_does_not_answer_is_found_out() -> None:

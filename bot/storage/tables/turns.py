@@ -40,6 +40,7 @@ summaries = sa.Table(
     sa.Column("upto", sa.BigInteger, nullable=False),
     sa.Column("text", Words, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("sources", Json),
 )
 
 turns = sa.Table(

@@ -1,0 +1,176 @@
+"""Information flow of tools: whose words a tool returns, and where its calls can send.
+
+Two axes, because one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of strangers, and searching
+it sends nothing to them. `bot.engine.taint` decides by these values (ADR 17).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Words(StrEnum):
+    """Whose words a tool returns, most trustworthy first."""
+
+    OWN = "own"
+    """Text that only the operator, the person who asks, or the tool itself writes."""
+    SHARED = "shared"
+    """Text that several people of the team write."""
+    STRANGERS = "strangers"
+    """Text that people outside the team may write."""
+
+    @property
+    def rank(self) -> int:
+        """Position in the order: 0 is OWN."""
+        return _WORDS.index(self)
+
+
+class Sends(StrEnum):
+    """Who may read what a call carries, fewest first."""
+
+    CLOSED = "closed"
+    """Nobody but the server."""
+    TEAM = "team"
+    """Other people of the team."""
+    WORLD = "world"
+    """People outside the team."""
+
+    @property
+    def rank(self) -> int:
+        """Position in the order: 0 is CLOSED."""
+        return _SENDS.index(self)
+
+
+_WORDS = tuple(Words)
+_SENDS = tuple(Sends)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What was set for one tool; None means that its server's hints decide. `recipients` are the arguments that name
+    who gets what a call carries; empty if no argument does.
+    """
+
+    words: Words | None = None
+    sends: Sends | None = None
+    recipients: tuple[str, ...] = ()
+
+
+UNSET = Flow()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFlows:
+    """What was set for a server's tools: `words` and `sends` for all of them, the mappings for single tools by the
+    names that the server gives them.
+    """
+
+    words: Words | None = None
+    sends: Sends | None = None
+    tool_words: Mapping[str, Words] = field(default_factory=dict)
+    tool_sends: Mapping[str, Sends] = field(default_factory=dict)
+    tool_recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def of(self, tool: str) -> Flow:
+        """Return what was set for a tool."""
+        return Flow(
+            self.tool_words.get(tool, self.words),
+            self.tool_sends.get(tool, self.sends),
+            self.tool_recipients.get(tool, ()),
+        )
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The tools that are named."""
+        return frozenset((*self.tool_words, *self.tool_sends, *self.tool_recipients))
+
+    def loosens(self, before: ServerFlows) -> bool:
+        """True if any call may ask less often than under `before`. Leaving it to the hints counts as looser than any
+        value, and any value but the strictest as looser than the hints, because hints differ by tool.
+        """
+        return (
+            _looser(self.words, before.words, Words.STRANGERS)
+            or _looser(self.sends, before.sends, Sends.WORLD)
+            or any(
+                _looser(self.of(tool).words, before.of(tool).words, Words.STRANGERS)
+                or _looser(self.of(tool).sends, before.of(tool).sends, Sends.WORLD)
+                or not _same_or_fewer(self.of(tool).recipients, before.of(tool).recipients)
+                for tool in self.tools | before.tools
+            )
+        )
+
+
+NO_FLOWS = ServerFlows()
+
+
+def _looser(after: Words | Sends | None, before: Words | Sends | None, strictest: Words | Sends) -> bool:
+    if after == before or after is strictest:
+        return False
+    return after is None or before is None or after.rank < before.rank
+
+
+def _same_or_fewer(after: tuple[str, ...], before: tuple[str, ...]) -> bool:
+    """True if `after` exempts no call that `before` did not: no recipients at all, or all that were there."""
+    return not after or (bool(before) and set(after) >= set(before))
+
+
+_ADDRESS_FORMATS = frozenset(("uri", "uri-reference", "uri-template", "iri", "iri-reference", "url", "hostname"))
+_ADDRESS_WORDS = frozenset(
+    (
+        "url", "urls", "uri", "uris", "href", "link", "links", "host", "hosts", "hostname", "domain", "domains",
+        "webhook", "endpoint", "site", "website", "webpage", "ip", "bucket", "registry", "proxy", "callback",
+    )
+)  # fmt: skip
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_DEEPEST = 8
+
+
+def takes_address(schema: object) -> bool:
+    """True if an argument of this schema chooses an address that a call goes to, as far as names and formats tell."""
+    return any(_names_address(name, each) for name, each in _properties(schema, _DEEPEST))
+
+
+def _names_address(name: str, schema: Mapping[str, Any]) -> bool:
+    parts = {part.lower() for part in _NAME_PARTS.findall(name)}
+    return schema.get("format") in _ADDRESS_FORMATS or not parts.isdisjoint(_ADDRESS_WORDS)
+
+
+def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The properties of a schema and of what is nested in it. What is nested too deeply counts as an address."""
+    if not isinstance(schema, Mapping):
+        return
+    if depth == 0:
+        yield "url", schema
+        return
+    properties = schema.get("properties")
+    for name, each in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(each, Mapping):
+            yield str(name), each
+            yield from _properties(each, depth - 1)
+    for key in ("items", "additionalProperties"):
+        yield from _properties(schema.get(key), depth - 1)
+    for key in ("$defs", "definitions"):
+        named = schema.get(key)
+        for each in named.values() if isinstance(named, Mapping) else ():
+            yield from _properties(each, depth - 1)
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        options = schema.get(key)
+        for each in options if isinstance(options, list | tuple) else ():
+            yield from _properties(each, depth - 1)
+
+
+def holds_address(value: object) -> bool:
+    """True if a text anywhere in an argument's value is or contains a URL."""
+    match value:
+        case str():
+            return "://" in value
+        case Mapping():
+            return any(holds_address(each) for pair in value.items() for each in pair)
+        case list() | tuple():
+            return any(map(holds_address, value))
+        case _:
+            return False

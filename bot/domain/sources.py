@@ -1,0 +1,48 @@
+"""Sources of the words in a prompt, kept with every reply and summary that was written from that prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class OtherSource(StrEnum):
+    """A source of words that is not a tool's result. The value is stored."""
+
+    ATTACHMENT = "attachment"
+    THREAD = "thread"
+    NOTICE = "notice"
+    RESULT = "result"
+    HISTORY = "history"
+
+    @property
+    def label(self) -> str:
+        """The source in a sentence for people."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    OtherSource.ATTACHMENT: "an attached file",
+    OtherSource.THREAD: "earlier messages here",
+    OtherSource.NOTICE: "a server's error message",
+    OtherSource.RESULT: "an earlier result",
+    OtherSource.HISTORY: "an earlier part of this conversation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """A tool whose result was in the prompt, as it was when it was called. `server` is the name at that time;
+    `server_id`, `definition` and `place` may be empty in what an earlier release has written.
+    """
+
+    server: str
+    tool: str
+    server_id: str = ""
+    definition: str = ""
+    place: str = ""
+
+
+Source = ToolSource | OtherSource
+Sources = tuple[Source, ...]
+"""Each source once, in the order in which they came."""

@@ -1,0 +1,84 @@
+"""Sources of the words that a model is given, read from the rows of turns.
+
+A reply may repeat whatever stood in its prompt. So a turn that a later prompt tells of brings the sources of all its
+replies with it, those that they had from turns before it included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from bot.domain.past import Summary
+from bot.domain.sources import OtherSource, Source, Sources, ToolSource
+from bot.domain.turns import Question, ToolStep, TurnRecord
+from bot.engine.offering import SOMETHING_MISSING
+from bot.engine.outcomes import ANSWERED, Address
+from bot.engine.reading_on import addressed, is_reading
+from bot.engine.tool_search_steps import is_searching
+
+Known = Mapping[Address, ToolStep]
+"""Calls of a conversation by where their results are."""
+
+
+def known_calls(turns: Iterable[TurnRecord]) -> Known:
+    """Return the calls of these turns."""
+    return {(record.turn.seq, step.n): step for record in turns for step in record.calls}
+
+
+def of_turn(record: TurnRecord, known: Known) -> Sources:
+    """Return the sources that a turn brings into prompts that tell of it."""
+    replies = (source for reply in record.replies for source in reply.sources or ())
+    return merged(replies, _of_question(record.turn.question), _of_calls(record, known))
+
+
+def of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:
+    """Return the sources of a prompt for this turn. `history` are those of the earlier turns that it tells of."""
+    return merged(history, _of_question(record.turn.question), _of_calls(record, known))
+
+
+def of_absent(absent: Sequence[str]) -> Sources:
+    """Return the sources of what a prompt says of servers that are missing: it may quote their last words."""
+    return (OtherSource.NOTICE,) if any(each != SOMETHING_MISSING for each in absent) else ()
+
+
+def of_summary(summary: Summary | None) -> Sources:
+    """Return the sources that a summary brings into prompts: none if it has no text."""
+    if summary is None or not summary.text:
+        return ()
+    return (OtherSource.HISTORY,) if summary.sources is None else summary.sources
+
+
+def merged(*sources: Iterable[Source]) -> Sources:
+    """Return all of these, each once."""
+    return tuple(dict.fromkeys(each for some in sources for each in some))
+
+
+def _of_question(question: Question) -> Iterator[Source]:
+    if question.attachments:
+        yield OtherSource.ATTACHMENT
+    if question.context:
+        yield OtherSource.THREAD
+
+
+def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
+    known = {**known, **known_calls([record])}
+    for step in record.calls:
+        answered = step.status in ANSWERED and step.result is not None
+        source = _of_call(record.turn.seq, step, known) if answered and not is_searching(step) else None
+        if source is not None:
+            yield source
+
+
+def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
+    """Return the source of a call's result; None if the bot wrote it. A page of a result has that result's source."""
+    at: Address = (seq, step.n)
+    while is_reading(step.call):
+        of = addressed(step.call)
+        read = None if of is None or of >= at else known.get(of)
+        if of is None or read is None:
+            return OtherSource.RESULT
+        at, step = of, read
+    if step.tool is None:
+        return None
+    tool = step.tool
+    return ToolSource(tool.server, tool.name, tool.server_id, tool.definition, tool.place)
