@@ -239,6 +239,7 @@ class Settings(BaseSettings):
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
     mcp_launch_templates_file: Path = Path("config/launch_templates.toml")
+    mcp_secret_grants_file: Path = Path("config/secret_grants.toml")
     mcp_connect_policy: Annotated[ConnectPolicy, AnyCase] = ConnectPolicy.AUTO
     mcp_sync_interval: Duration = 300.0
     mcp_session_idle_timeout: DurationOrNever = 1800.0

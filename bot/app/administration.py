@@ -22,6 +22,7 @@ from bot.domain.pins import Pinned
 from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.rule_language import words
+from bot.domain.secrets import SecretReference
 from bot.domain.servers import ServerConfig, ServerEntry, ServerRecord, Synced
 from bot.domain.sign_ins import SignInKey
 from bot.domain.terms import Terms
@@ -161,6 +162,11 @@ class LiveAdministration:
             return unusable.sentence
         return ""
 
+    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+        """Return why servers of admins may not use this reference; empty if the operator grants it."""
+        cause, fix = self.files.secret_grants.objection(reference, config)
+        return f"{cause} Fix: {fix}." if cause else ""
+
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         """What happens if somebody asks for this tool there."""
         return self.rules.rules(conversation).policy_of(tool)
@@ -226,11 +232,16 @@ def _difference(before: OperatorFiles, after: OperatorFiles) -> Difference:
     changed = [(name, _what_changed(old[name], new[name])) for name in old.keys() & new.keys()]
     others = [("policies", "other rules")] if before.policies != after.policies else []
     others += [("launch templates", what)] if (what := _templates_changed(before, after)) else []
+    others += [("secret grants", "other grants")] if before.secret_grants != after.secret_grants else []
     return Difference(
         added=tuple(sorted(new.keys() - old.keys())),
         changed=tuple(sorted([(name, what) for name, what in changed if what] + others)),
         removed=tuple(sorted(old.keys() - new.keys())),
-        problems=(*(entry.problem for entry in after.servers.entries if entry.problem), *after.launches.problems),
+        problems=(
+            *(entry.problem for entry in after.servers.entries if entry.problem),
+            *after.launches.problems,
+            *(f"{after.secret_grants.source}: {each.sentence}" for each in after.secret_grants.problems),
+        ),
     )
 
 

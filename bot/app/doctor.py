@@ -22,7 +22,9 @@ from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.slack import examine_slack
 from bot.app.web_check import examine_web
 from bot.domain.checks import Check, Finding
+from bot.domain.secret_grants import SecretGrants
 from bot.domain.servers import ConnectPolicy
+from bot.engine.secret_grant_file import in_words
 from bot.errors import CountersignError
 from bot.platforms.console.person import Person
 from bot.rendering.plain import one_line
@@ -90,6 +92,7 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
         Check("launch templates", Finding.DOUBTFUL, warning, "write its version behind it, such as PACKAGE@1.2.3")
         for warning in files.launches.warnings
     ]
+    checks += _of_grants(files.secret_grants)
     checks += [
         Check(
             "policies",
@@ -109,6 +112,28 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
         for rule in files.stray_rules()
     ]
     return checks or [Check("files", Finding.WELL, "They can be read.")]
+
+
+def _of_grants(grants: SecretGrants) -> list[Check]:
+    """What the file of secret grants allows, and which of its entries grant nothing. A server that is kept from a
+    reference says so itself.
+    """
+    where = grants.source
+    return [
+        *(
+            Check("secret grants", Finding.WELL, f"{where}, line {grant.line}: {in_words(grant)}")
+            for grant in grants.grants
+        ),
+        *(
+            Check(
+                "secret grants",
+                Finding.BROKEN,
+                f"{where}{f', line {problem.line}' if problem.line else ''}: {problem.cause} It grants nothing.",
+                problem.fix,
+            )
+            for problem in grants.problems
+        ),
+    ]
 
 
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:

@@ -21,6 +21,7 @@ from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.tally import Tally
 from bot.commands.parts import CommandParts, Rights
 from bot.commands.registry import CommandRegistry
+from bot.domain.callers import OPERATOR_PRINCIPAL
 from bot.domain.conversations import Member
 from bot.domain.measurements import Observe, unobserved
 from bot.domain.servers import ConnectPolicy
@@ -80,7 +81,12 @@ async def opened_office(
     # Not beside the toolbox: two threads that load the MCP library at once may each find half of it.
     signing_in = await asyncio.to_thread(importlib.import_module, "bot.app.sign_ins")
     signatories = Signatories(settings.admins, settings.approvers, operator)
-    kept: Stores = stores.opened_stores(database, secret_box(settings), UsableSecrets(settings, read_environment()))
+    kept: Stores = stores.opened_stores(
+        database,
+        secret_box(settings),
+        UsableSecrets(settings, read_environment()),
+        lambda: administration.files.secret_grants,
+    )
     secrets: KnownSecrets = toolboxes.KnownSecrets(settings.secrets)
     redact_logs(secrets)
     allowances = toolboxes.Allowances(
@@ -125,7 +131,11 @@ async def opened_office(
 
     spending = Spending(files.limits, kept.usage, files.prices.currency)
     linking = linking_of(settings, kept.links)
-    rights = Rights(signatories.administers, operates, _who(signatories))
+
+    def vouches(member: Member) -> bool:
+        return operates(member) or member.author.principal == OPERATOR_PRINCIPAL
+
+    rights = Rights(signatories.administers, operates, vouches, _who(signatories))
     parts = CommandParts(
         servers=toolbox,
         administration=administration,
@@ -148,6 +158,7 @@ async def opened_office(
         templates=allowances.templates,
     )
     async with AsyncExitStack() as stack:
+        await kept.servers.bind_earlier()
         await administration.refresh()
         await toolbox.start()
         stack.push_async_callback(toolbox.close)

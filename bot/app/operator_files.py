@@ -9,12 +9,14 @@ from pathlib import Path
 
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
+from bot.domain.secret_grants import SecretGrants
 from bot.domain.usage import NO_PRICES, Limit, PriceList, Unit
 from bot.engine.idle_rules import strangers, unwritable
 from bot.engine.limit_file import read_limits
 from bot.engine.policy import Policies
 from bot.engine.policy_file import read_policies
 from bot.engine.price_file import read_prices
+from bot.engine.secret_grant_file import read_secret_grants
 from bot.errors import SettingsError
 from bot.settings import Settings, read_environment
 from bot.tools.config_file import ServersFile, read_servers
@@ -26,7 +28,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class OperatorFiles:
     """What the operator has written: which tools may run, what the model is told, which servers there are, which
-    programs admins may have started, what models cost, and how much of them may be used.
+    programs admins may have started, what models cost, how much of them may be used, and which secrets the servers of
+    which workspaces may refer to.
     """
 
     policies: Policies
@@ -35,6 +38,7 @@ class OperatorFiles:
     launches: TemplatesFile = TemplatesFile()
     prices: PriceList = NO_PRICES
     limits: tuple[Limit, ...] = ()
+    secret_grants: SecretGrants = SecretGrants()
 
     def strangers(self) -> list[str]:
         """Servers that have policies and do not exist: a policy under a misspelt name forbids nothing."""
@@ -65,13 +69,15 @@ class OperatorFiles:
         for rule in self.policies.rules:
             if groups := unwritable(rule):
                 log.warning("%s: %s cannot be written to, so the card stays in the thread", rule.id, ", ".join(groups))
+        for problem in self.secret_grants.problems:
+            log.warning("%s: %s", self.secret_grants.source, problem.sentence)
         for warning in (*self.servers.warnings, *self.launches.problems, *self.launches.warnings):
             log.warning(warning)
 
 
 def read_operator_files(settings: Settings) -> OperatorFiles:
     """Read all of them; a missing file is an empty one. Raises SettingsError."""
-    for field in ("prices_file", "limits_file"):
+    for field in ("prices_file", "limits_file", "mcp_secret_grants_file"):
         _must_exist_if_named(settings, field)
     prices = read_prices(_text(settings.prices_file, "PRICES_FILE"), str(settings.prices_file))
     return OperatorFiles(
@@ -81,6 +87,9 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
         read_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
         prices,
         read_limits(_text(settings.limits_file, "LIMITS_FILE"), str(settings.limits_file), prices.currency),
+        read_secret_grants(
+            _text(settings.mcp_secret_grants_file, "MCP_SECRET_GRANTS_FILE"), str(settings.mcp_secret_grants_file)
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.app.secrets import UsableSecrets
+from bot.domain.secret_grants import FindGrants, no_grants
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
 from bot.storage.grant_store import SqlGrantStore
@@ -41,10 +42,10 @@ class Stores:
     usage: SqlUsageStore
 
 
-def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets) -> Stores:
-    """The stores. `usable` is what servers that admins define may refer to."""
+def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets, grants: FindGrants = no_grants) -> Stores:
+    """The stores. `usable` is what references may refer to, `grants` what admins' may beside the operator's own."""
     return Stores(
-        SqlServerStore(database, box, usable.environment, usable.open_file),
+        SqlServerStore(database, box, usable.environment, usable.open_file, grants),
         SqlPolicyStore(database),
         SqlProfileStore(database),
         SqlArchive(database),

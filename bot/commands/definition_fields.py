@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bot.commands.tokens import WARNING, known_token, looks_like_token
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import AuthenticationKind
+from bot.domain.servers import AuthenticationKind, is_reserved_header
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 KINDS = tuple(kind.value for kind in AuthenticationKind)
@@ -74,7 +74,14 @@ def read_header(text: str) -> str:
     """The name of a header, or nothing."""
     if text and not HEADER_NAME.fullmatch(text):
         raise ValueError("That is no name of a header.")
+    check_header(text)
     return text
+
+
+def check_header(name: str) -> None:
+    """Raise ValueError if a server cannot have this header."""
+    if is_reserved_header(name):
+        raise ValueError("This header names a host or is set by the connection itself. Use another one.")
 
 
 def read_client_id(text: str) -> str:

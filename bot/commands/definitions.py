@@ -18,6 +18,7 @@ from bot.commands.definition_fields import (
     LONGEST,
     REFERENCE,
     VARIABLE_NAME,
+    check_header,
     read_address,
     read_client_id,
     read_command_line,
@@ -53,13 +54,10 @@ from bot.domain.servers import (
 
 T = TypeVar("T")
 YES, NO = "yes", "no"
+HEADER_PREFIX = "header:"
 LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
 _MISSING = f"Its secret is missing. {REFERENCE}"
-_FOR_ANOTHER_WAY = (
-    "The secret that was typed before is for another way to sign in: clear it first (/mcp secret clear NAME auth), or "
-    "say where this one is, as env:NAME or file:/path."
-)
 _NO_CLIENT = "Which client? The id is missing that the bot was given when it was registered there."
 
 
@@ -87,29 +85,15 @@ def drafted(
     return _Draft(base, fields, argv, values or {}).drafted(hidden)
 
 
-def entered_later(draft: Drafted, before: ServerRecord | None = None) -> Drafted:
-    """The draft with a place for the secret that it signs in with, instead of the error that nobody has said where it
-    is: it is entered once the rest is kept instead of `before`.
+def entered_later(draft: Drafted) -> Drafted:
+    """The draft with a place for the secret that it signs in with, instead of the error that it is missing: it is
+    entered once the rest is kept.
     """
     if draft.errors.get("secret") != _MISSING:
         return draft
-    if _stored(before):
-        # In its place the secret would be found that was typed for something else.
-        return Drafted(draft.record, draft.secrets, {**draft.errors, "secret": _FOR_ANOTHER_WAY})
     errors = {name: error for name, error in draft.errors.items() if name != "secret"}
     secrets = {**draft.record.secrets, AUTH_SECRET: SecretReference(SecretSource.STORED)}
     return Drafted(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
-
-
-def waits(before: ServerRecord | None, draft: Drafted) -> bool:
-    """Whether the secret that it signs in with is still to be entered, once this is kept instead of `before`."""
-    return _stored(draft.record) and not _stored(before) and AUTH_SECRET not in draft.secrets
-
-
-def _stored(record: ServerRecord | None) -> bool:
-    """The secret that it signs in with was typed, and is kept here."""
-    kept = None if record is None else record.secrets.get(AUTH_SECRET)
-    return kept is not None and kept.source is SecretSource.STORED
 
 
 class _Draft:
@@ -217,7 +201,7 @@ class _Draft:
         self, transport: Transport, authentication: Authentication, hidden: str
     ) -> tuple[dict[str, SecretReference], dict[str, str]]:
         local = isinstance(transport, StdioTransport)
-        mine = "env:" if local else "header:"
+        mine = "env:" if local else HEADER_PREFIX
         references = {slot: kept for slot, kept in self._base.secrets.items() if slot.startswith(mine)}
         references = self._references(
             "env" if local else "headers", mine, references, VARIABLE_NAME if local else HEADER_NAME
@@ -265,6 +249,8 @@ class _Draft:
             try:
                 if not assigned or not key.fullmatch(slot.removeprefix(prefix)):
                     raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - with its fellows
+                if prefix == HEADER_PREFIX:
+                    check_header(slot.removeprefix(prefix))
                 found[slot] = self._given(slot, text.strip(), present)
             except ValueError as error:
                 self._errors[name] = str(error)

@@ -17,6 +17,7 @@ from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
 from bot.domain.measurements import SinceStart
 from bot.domain.policies import Judgement, Rule
+from bot.domain.secrets import SecretReference
 from bot.domain.servers import ServerConfig
 from bot.domain.terms import Terms
 from bot.domain.tools import Tool
@@ -60,6 +61,9 @@ class Administration(Protocol):
         about the address of a remote server, or the command of a local one, which the operator alone may define.
         """
 
+    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+        """Return why servers of admins may not use this reference, cause and fix; empty if the operator grants it."""
+
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         """What happens if somebody asks for this tool there: file, database and profile taken together, as far as that
         depends on nobody and on no argument.
@@ -79,12 +83,14 @@ class Administration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Who may do what. `administers` and `operates` are asked anew for every command; `who` tells people whom to turn
-    to: `slack:U1, slack-group:S2`, or `an administrator`.
+    """Who may do what. `administers`, `operates` and `vouches` are asked for every command; `vouches` returns True for
+    the operator at the terminal and for ADMIN_API_TOKEN, who give references to secrets without a grant. `who` tells
+    people whom to turn to: `slack:U1, slack-group:S2`, or `an administrator`.
     """
 
     administers: Callable[[Member], bool]
     operates: Callable[[Member], bool]
+    vouches: Callable[[Member], bool]
     who: str = "an administrator"
 
     def everywhere(self, member: Member) -> bool:

@@ -5,12 +5,16 @@ What happens on the page behind a link is in `secret_entry`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from bot.commands.definitions import Drafted, entered_later
 from bot.commands.parts import CommandParts
+from bot.commands.phrases import counted
 from bot.domain.commands import Action, Reply
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.links import LINK_SECONDS
-from bot.domain.servers import ServerRecord
+from bot.domain.servers import AUTH_SECRET, ServerRecord
 
 PATH = "/secret/"
 """Where the page is; what is in the link comes behind it."""
@@ -31,11 +35,20 @@ class SecretLinks:
         """Whether there are any."""
         return self._linking is not None
 
-    def ready(self, draft: Drafted, before: ServerRecord | None = None) -> Drafted:
-        """The draft, which is to be kept instead of `before`; a secret that nobody has said anything of is no mistake
-        where it can be entered later.
+    def ready(self, draft: Drafted) -> Drafted:
+        """The draft. A missing secret is not an error where it can be entered later."""
+        return entered_later(draft) if self.on else draft
+
+    async def asked(self, record: ServerRecord, by: Author, conversation: ConversationKey, said: str) -> Reply:
+        """A reply that asks for the secrets that the record misses: with a link for the first of them, or with the
+        command for each where there are no links.
         """
-        return entered_later(draft, before) if self.on else draft
+        first, *others = missing_slots(record)
+        if self.on:
+            reply = await self.offered(record, first, by, conversation, said)
+            return replace(reply, details=(*reply.details, *_commands(record, others)))
+        how = f"The operator can type it in a terminal: `/mcp secret set {record.config.name} {first}`."
+        return Reply(f"{said} {how} {SWITCH_ON}", details=_commands(record, others))
 
     async def offered(
         self, record: ServerRecord, slot: str, by: Author, conversation: ConversationKey, said: str
@@ -53,3 +66,19 @@ class SecretLinks:
             details=(("secret", slot),),
             actions=(Action("Another link", ("mcp", "secret", "set", record.config.name, slot)),),
         )
+
+
+def missing_slots(record: ServerRecord) -> tuple[str, ...]:
+    """The slots of the secrets that a record misses, the one it signs in with first."""
+    return tuple(sorted(record.missing, key=lambda slot: (slot != AUTH_SECRET, slot)))
+
+
+def awaited(record: ServerRecord) -> str:
+    """What a server waits for, in a few words."""
+    if record.missing == {AUTH_SECRET}:
+        return "the secret it signs in with"
+    return counted(len(record.missing), "secret")
+
+
+def _commands(record: ServerRecord, slots: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(("also", f"/mcp secret set {record.config.name} {slot}") for slot in slots)

@@ -4,15 +4,15 @@ is looked at as soon as it is kept, unless it waits for its secret: then there i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
 from bot.commands.definition_fields import KINDS, TRANSPORTS, is_slug
-from bot.commands.definitions import Drafted, waits
+from bot.commands.definitions import Drafted
 from bot.commands.parts import CommandParts
-from bot.commands.phrases import counted, named, policy_meant
-from bot.commands.secret_links import SecretLinks
+from bot.commands.phrases import named, policy_meant
+from bot.commands.secret_links import SecretLinks, awaited
 from bot.commands.server_drafting import ServerDrafting, Wish, starts
 from bot.commands.server_forms import Asking, form
 from bot.commands.server_keeping import Faulty, ServerKeeping
@@ -29,7 +29,6 @@ from bot.commands.server_options import (
 )
 from bot.commands.server_templates import (
     TEMPLATE,
-    awaited,
     described,
     entered_later,
     is_confirming,
@@ -40,7 +39,7 @@ from bot.commands.server_templates import (
     without_template,
 )
 from bot.domain.commands import Form, Reply
-from bot.domain.servers import AUTH_SECRET, ServerRecord
+from bot.domain.servers import ServerRecord
 
 _INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
 _NOTHING = "Nothing was added."
@@ -89,7 +88,7 @@ class ServerAdding:
         if isinstance(kept, Faulty):
             yield all_wrong(_NOTHING, kept.errors, "add")
             return
-        async for reply in self._added(kept.record, draft, request, verify=not arguments.given("no-verify")):
+        async for reply in self._added(kept.record, request, verify=not arguments.given("no-verify")):
             yield reply
 
     async def _adding(self, filled: Filled) -> AsyncIterator[Reply | Form]:
@@ -129,7 +128,7 @@ class ServerAdding:
         if isinstance(kept, Faulty):
             yield self._form(fields, on_form(kept.errors), 1, asking)
             return
-        async for reply in self._added(kept.record, draft, filled, verify=True):
+        async for reply in self._added(kept.record, filled, verify=True):
             yield reply
 
     def _asking(self, asked: Request | Filled) -> Asking:
@@ -166,18 +165,11 @@ class ServerAdding:
             instead=_INSTEAD,
         )
 
-    async def _added(
-        self, record: ServerRecord, draft: Drafted, asked: Request | Filled, *, verify: bool
-    ) -> AsyncIterator[Reply]:
-        if waits(None, draft):
-            said = f"{named(record.config)} is added, and waits for the secret it signs in with."
-            reply = await self._links.offered(record, AUTH_SECRET, asked.author, asked.conversation, said)
+    async def _added(self, record: ServerRecord, asked: Request | Filled, *, verify: bool) -> AsyncIterator[Reply]:
+        if record.missing:
+            said = f"{named(record.config)} is added, and waits for {awaited(record)}."
+            reply = await self._links.asked(record, asked.author, asked.conversation, said)
             yield replace(reply, details=(*self._drafting.exactly(record), *reply.details))
-            return
-        if slots := awaited(draft):
-            said = f"{named(record.config)} is added, and waits for {counted(len(slots), 'secret')}."
-            reply = await self._links.offered(record, slots[0], asked.author, asked.conversation, said)
-            yield replace(reply, details=(*self._drafting.exactly(record), *reply.details, *_others(slots)))
             return
         async for reply in self._drafting.looked_at(record, "added", verify=verify):
             yield reply
@@ -187,7 +179,3 @@ def _as_filled(wish: Wish, policy: str) -> dict[str, str]:
     """What was said by options, as the fields of the form's steps."""
     fields = {"title": wish.name, "transport": TRANSPORTS[0], **wish.fields, "where": wish.fields.get("url", "")}
     return {**fields, **({"policy": policy} if policy else {})}
-
-
-def _others(slots: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    return tuple(("also", f"/mcp secret set NAME {slot}") for slot in slots[1:])

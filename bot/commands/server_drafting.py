@@ -8,7 +8,6 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
 
 from bot.commands.definition_fields import is_slug, slug_of
 from bot.commands.definitions import Drafted, command_line, drafted
@@ -18,16 +17,16 @@ from bot.commands.phrases import named
 from bot.commands.refusals import NotTheirs, Refusal
 from bot.commands.server_checks import verified
 from bot.commands.server_listing import reached
-from bot.commands.server_templates import SLOT, TEMPLATE, launch_of, place_of_template, placed
+from bot.commands.server_templates import SLOT, launch_of, place_of_template, placed
 from bot.commands.signing_in import SigningIn
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.launch_templates import completed
+from bot.domain.secret_binding import binding_of
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
     EVERYWHERE,
-    OAUTH_KINDS,
     HttpTransport,
     Launch,
     ServerConfig,
@@ -95,14 +94,16 @@ class ServerDrafting:
         draft = self._drafted(record, wish)
         if not slug:
             draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
-        return await self.judge(draft, wish.member, wish.conversation)
+        await self.judge(draft, wish.member, wish.conversation)
+        self.judge_references(draft, None, wish.member)
+        return draft
 
     async def changed(self, record: ServerRecord, wish: Wish) -> Drafted:
         """A kept server, changed. Raises NotTheirs if this person may not touch it."""
         self.may_define(record.config, wish.member)
         draft = self._drafted(record, wish)
         await self.judge(draft, wish.member, wish.conversation)
-        self.judge_change(record, draft, wish.member)
+        self.judge_references(draft, record, wish.member)
         return draft
 
     async def judge(self, draft: Drafted, member: Member, conversation: ConversationKey) -> Drafted:
@@ -128,41 +129,33 @@ class ServerDrafting:
                 draft.errors.setdefault(name, f"This is taken by {other.name}.")
         return draft
 
-    def judge_change(self, before: ServerRecord, draft: Drafted, member: Member) -> None:
-        """Adds to the draft's errors what only shows beside the record before: a secret that was typed for one host
-        must not go to another because somebody who has never seen it edits the address.
+    def judge_references(self, draft: Drafted, before: ServerRecord | None, member: Member) -> None:
+        """Mark the operator's references as vouched for, and add an error for each reference of somebody else that is
+        new, or would be used at another place than before, and is not granted.
         """
-        after = draft.record
-        kept = {
-            slot
-            for slot, reference in after.secrets.items()
-            if reference.source is SecretSource.STORED and slot in before.secrets and slot not in draft.secrets
-        }
-        if not kept or self.operates(member):
-            return
-        clients = AUTH_SECRET in kept and after.authentication.kind in OAUTH_KINDS
-        if clients and before.authentication.client_id != after.authentication.client_id:
-            draft.errors.setdefault(
-                "client_id",
-                "The secret that was typed is that of the client before. Say where this one's own secret is, as "
-                "env:NAME or file:/path, or ask the operator.",
-            )
-        # A client's goes where the server at this very address says: another one may be on the same host.
-        whom = _address if clients else _origin
-        if whom(before.config.transport) == whom(after.config.transport):
-            return
-        if launch_of(before):
-            draft.errors.setdefault(
-                TEMPLATE,
-                "The secret that was typed before would be used for something else. Say where its own secret is, as "
-                "env:NAME or file:/path, or ask the operator.",
-            )
-        else:
-            draft.errors.setdefault(
-                "url",
-                "The secret that was typed for the address before would be sent to this one. Say where its own secret "
-                "is, as env:NAME or file:/path, or ask the operator.",
-            )
+        after, secrets = draft.record, dict(draft.record.secrets)
+        for slot, reference in after.secrets.items():
+            if reference.source is SecretSource.STORED:
+                continue
+            secrets[slot] = replace(reference, vouched=self._parts.rights.vouches(member))
+            if secrets[slot].vouched:
+                continue
+            known = None if before is None else before.secrets.get(slot)
+            stays = before is not None and binding_of(before, slot) == binding_of(after, slot)
+            if stays and known is not None and known.same_place(reference):
+                secrets[slot] = known
+            elif objection := self._parts.administration.ungranted(reference, after.config):
+                draft.errors.setdefault(self._field_of(slot, after), objection)
+        draft.record = replace(after, secrets=secrets)
+
+    def _field_of(self, slot: str, record: ServerRecord) -> str:
+        """The field that a slot's reference is given in."""
+        kind, _, name = slot.partition(":")
+        launch = launch_of(record)
+        template = self._parts.templates().get(launch.template) if launch is not None else None
+        if template is not None:
+            return next((f"{SLOT}{each}" for each, variable in template.secrets.items() if variable == name), "env")
+        return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
 
     async def looked_at(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
         """What has been kept, exactly, and whether it can be used."""
@@ -187,23 +180,6 @@ class ServerDrafting:
 def _free(transport: Transport) -> bool:
     """Any program that somebody has typed."""
     return isinstance(transport, StdioTransport) and transport.launch is None
-
-
-def _address(transport: Transport) -> tuple[str, str, int]:
-    """Who says where a client's secret is sent to."""
-    return (transport.url, "", 0) if isinstance(transport, HttpTransport) else _origin(transport)
-
-
-def _origin(transport: Transport) -> tuple[str, str, int]:
-    """Whom a server's secrets are sent to."""
-    match transport:
-        case HttpTransport(url):
-            parts = urlsplit(url)
-            return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        case StdioTransport(launch=Launch(template, values)):
-            return template, str(sorted(values.items())), 0
-        case StdioTransport():
-            return "", "", 0
 
 
 def starts(config: ServerConfig) -> str:

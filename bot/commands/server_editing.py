@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import Deed, Filled, Request
-from bot.commands.definitions import Drafted, command_line, waits
+from bot.commands.definitions import Drafted, command_line
 from bot.commands.directory import Directory
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import ago, named
-from bot.commands.secret_links import SecretLinks
+from bot.commands.secret_links import SecretLinks, awaited, missing_slots
 from bot.commands.server_drafting import ServerDrafting, Wish, starts
 from bot.commands.server_forms import Step, form, steps_of_editing
 from bot.commands.server_keeping import Faulty, Overtaken, ServerKeeping
@@ -28,9 +28,10 @@ from bot.commands.server_options import (
     unconfirmed,
     values_of,
 )
+from bot.commands.server_secrets import secret_form
 from bot.commands.server_templates import is_confirming, launch_of, seen, steps_of_refilling, unseen
 from bot.domain.commands import Action, Form, Reply
-from bot.domain.servers import AUTH_SECRET, ServerRecord, Standing
+from bot.domain.servers import ServerRecord, Standing
 
 _INSTEAD = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
 
@@ -65,7 +66,7 @@ class ServerEditing:
             fields["name"] = arguments.one("rename")
         wish = Wish(fields, request.member, request.conversation, argv=argv_given(arguments))
         draft = await self._drafting.changed(record, wish)
-        draft = draft if request.hidden_input else self._links.ready(draft, record)
+        draft = draft if request.hidden_input else self._links.ready(draft)
         if (
             self._starts_other(record, draft.record)
             and not draft.errors
@@ -88,7 +89,7 @@ class ServerEditing:
         fields, number = {**before, **filled.fields}, step_number(filled)
         steps = self._steps(record, fields)
         draft = await self._drafting.changed(record, Wish(split(fields), filled.member, filled.conversation))
-        draft = draft if filled.hidden_input else self._links.ready(draft, record)
+        draft = draft if filled.hidden_input else self._links.ready(draft)
         errors = {**on_form(draft.errors), **filled.errors}
         confirming, launched = is_confirming(steps), launch_of(record) is not None
         if number == len(steps) and confirming:
@@ -121,9 +122,14 @@ class ServerEditing:
             return
         record = kept.record
         told = tuple((f"changed {name}", said) for name, said in kept.changes.items())
-        if waits(before, draft):
-            said = f"{named(record.config)} is changed, and waits for the secret it signs in with."
-            reply = await self._links.offered(record, AUTH_SECRET, asked.author, asked.conversation, said)
+        if record.missing - before.missing and asked.hidden_input:
+            slot = missing_slots(record)[0]
+            cleared = kept.changes.get(f"secret {slot}", "")
+            yield secret_form(record, slot, intro=f"{named(record.config)} is changed. Secret {slot} {cleared}.")
+            return
+        if record.missing - before.missing:
+            said = f"{named(record.config)} is changed, and waits for {awaited(record)}."
+            reply = await self._links.asked(record, asked.author, asked.conversation, said)
             yield replace(reply, details=(*told, *reply.details))
             return
         look = verify and record.standing is Standing.ON

@@ -22,7 +22,10 @@ def record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
             signs_in = oauth_words(OAuthTerms(kind, authentication.client_id, scope=authentication.scope))
         case AuthenticationKind.NONE:
             signs_in = "none"
-    kept = [(f"secret {slot}", _where(str(reference))) for slot, reference in sorted(record.secrets.items())]
+    kept = [
+        (f"secret {slot}", "missing: it is still to be entered" if slot in record.missing else _where(str(reference)))
+        for slot, reference in sorted(record.secrets.items())
+    ]
     return [
         ("sign-in", signs_in),
         *kept,

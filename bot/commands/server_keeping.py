@@ -16,6 +16,7 @@ from bot.commands.refusals import NotTheirs
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, Member
+from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerRecord, Standing
 from bot.errors import Conflict
 
@@ -74,12 +75,18 @@ class ServerKeeping:
         return Kept(record)
 
     async def change(self, before: ServerRecord, draft: Drafted, by: Author) -> Kept | Faulty | Overtaken:
-        """Replace a record, if it is still the one that was drafted from."""
+        """Replace a record, if it is still the one that was drafted from. Stored secrets are cleared if the server
+        moves away from the place they were entered for.
+        """
         if draft.errors:
             return Faulty(draft.errors)
         changes = differences(before, draft.record)
         # A new value of a secret that is kept here already is no difference that anybody could be shown.
         changes |= {f"secret {slot}": "a new value" for slot in draft.secrets if f"secret {slot}" not in changes}
+        cleared = cleared_slots(before, draft.record, draft.secrets)
+        changes |= {f"secret {slot}": f"cleared: it was entered for {place}" for slot, place in cleared.items()}
+        if not changes and before.secrets != draft.record.secrets:
+            changes["references"] = "vouched for by the operator"
         if not changes:
             return Kept(before)
         try:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
-from bot.commands.definitions import LONGEST_SECRET, unusable_secret
+from bot.commands.definitions import LONGEST_SECRET, Drafted, unusable_secret
 from bot.commands.directory import Directory, Seen
 from bot.commands.parameters import SERVER
 from bot.commands.parts import CommandParts
@@ -18,9 +18,16 @@ from bot.commands.secret_links import SWITCH_ON, SecretLinks
 from bot.commands.server_drafting import ServerDrafting
 from bot.commands.signing_in import SIGN_IN, SigningIn
 from bot.domain.commands import Action, Field, FieldKind, Form, Parameter, Reply, Verb
-from bot.domain.conversations import Author
+from bot.domain.conversations import Author, Member
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import AUTH_SECRET, AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
+from bot.domain.servers import (
+    AUTH_SECRET,
+    AuthenticationKind,
+    HttpTransport,
+    ServerRecord,
+    StdioTransport,
+    is_reserved_header,
+)
 from bot.errors import Conflict
 
 _SLOT = Parameter("slot", "`auth`, `header:NAME`, `env:NAME` or `sign-in`", required=True)
@@ -58,11 +65,11 @@ class ServerSecrets:
         slot = _slot(record, request.arguments.one("slot"))
         text = request.arguments.one("reference")
         if text:
-            async for reply in self._keep(record, slot, _reference(text), {}, request.author):
+            async for reply in self._refer(record, slot, _reference(text), request.member):
                 yield reply
         elif request.hidden_input:
             check_use(record, slot)
-            yield _form(record, slot)
+            yield secret_form(record, slot)
         elif self._links.on:
             yield await self._linked(record, slot, request)
         else:
@@ -81,10 +88,10 @@ class ServerSecrets:
         value = filled.fields.get(SECRET_FIELD, "").strip()
         if not value and not filled.errors:
             # A pipe that has nothing in it will have nothing in it the next time either.
-            raise Refusal("No secret was typed. Nothing was changed.")
+            raise Refusal("No secret was typed, so none is set.")
         error = filled.errors.get(SECRET_FIELD, "") or unusable_secret(value)
         if error:
-            yield _form(record, slot, error)
+            yield secret_form(record, slot, error)
             return
         if str(record.version) != version:
             yield self._overtaken(record)
@@ -122,10 +129,10 @@ class ServerSecrets:
         if reference is None:
             raise Refusal(f"{named(seen.config)} has no such secret yet: `/mcp secret set` sets it.")
         if text:
-            async for reply in self._keep(record, slot, _reference(text), {}, request.author):
+            async for reply in self._refer(record, slot, _reference(text), request.member):
                 yield reply
         elif reference.source is SecretSource.STORED and request.hidden_input:
-            yield _form(record, slot)
+            yield secret_form(record, slot)
         elif reference.source is SecretSource.STORED and self._links.on:
             yield await self._linked(record, slot, request)
         elif reference.source is SecretSource.STORED:
@@ -135,7 +142,7 @@ class ServerSecrets:
             )
         else:
             # What a variable or a file says is read anew whenever the record is.
-            async for reply in self._keep(record, slot, reference, {}, request.author):
+            async for reply in self._refer(record, slot, reference, request.member):
                 yield reply
 
     async def _linked(self, record: ServerRecord, slot: str, request: Request) -> Reply:
@@ -149,6 +156,17 @@ class ServerSecrets:
         seen, record = await self._directory.changeable(request.arguments.one("server"), request)
         self._drafting.may_define(record.config, request.member)
         return seen, record
+
+    async def _refer(
+        self, record: ServerRecord, slot: str, reference: SecretReference, member: Member
+    ) -> AsyncIterator[Reply]:
+        """Keep a reference, if it is the operator's word or granted."""
+        draft = Drafted(replace(record, secrets={**record.secrets, slot: reference}))
+        self._drafting.judge_references(draft, record, member)
+        if draft.errors:
+            raise Refusal(" ".join(draft.errors.values()))
+        async for reply in self._keep(record, slot, draft.record.secrets[slot], {}, member.author):
+            yield reply
 
     async def _keep(
         self,
@@ -190,14 +208,23 @@ class ServerSecrets:
         )
 
 
-def _form(record: ServerRecord, slot: str, error: str = "") -> Form:
+def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "") -> Form:
+    """The hidden prompt for a secret."""
     hint = "it is not shown, and kept encrypted"
-    field = Field(SECRET_FIELD, "Secret", FieldKind.SECRET, hint, required=True, error=error, longest=LONGEST_SECRET)
+    field = Field(
+        SECRET_FIELD,
+        f"Secret {slot} of {record.config.name}" if intro else "Secret",
+        FieldKind.SECRET,
+        hint,
+        required=True,
+        error=error,
+        longest=LONGEST_SECRET,
+    )
     return Form(
         f"mcp secret set:{record.id}:{record.version}",
         f"Secret {slot} of {record.config.name}",
         (field,),
-        intro="The secret itself. Nobody sees it again, and no log holds it.",
+        intro=intro or "The secret itself. Nobody sees it again, and no log holds it.",
         carried={"slot": slot},
         instead="/mcp secret set NAME SLOT env:NAME",
     )
@@ -217,7 +244,7 @@ def _slot(record: ServerRecord, text: str) -> str:
     match record.config.transport, kind.lower():
         case HttpTransport(), "auth" if not name:
             return AUTH_SECRET
-        case HttpTransport(), "header" if _fits(name, "-"):
+        case HttpTransport(), "header" if _fits(name, "-") and not is_reserved_header(name):
             return f"header:{name}"
         case StdioTransport(launch=None), "env" if _fits(name, "_"):
             return f"env:{name}"

@@ -202,17 +202,6 @@ def entered_later(draft: Drafted, templates: Templates) -> Drafted:
     return Drafted(replace(draft.record, secrets=secrets), draft.secrets, errors)
 
 
-def awaited(draft: Drafted) -> tuple[str, ...]:
-    """The places of secrets that are still to be entered."""
-    if launch_of(draft.record) is None:
-        return ()
-    return tuple(
-        slot
-        for slot, kept in sorted(draft.record.secrets.items())
-        if kept.source is SecretSource.STORED and slot not in draft.secrets
-    )
-
-
 def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[Step]:
     """The steps behind the first: which template, its slots, and whether exactly that may be started."""
     choice = Field(

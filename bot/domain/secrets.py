@@ -17,10 +17,17 @@ class SecretSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """`env:NAME`, `file:PATH` or `stored`: the text form is for people, and never the secret."""
+    """`env:NAME`, `file:PATH` or `stored`: the text form is for people, and never the secret. `vouched` is True if the
+    operator has given the reference, for the place that the server had then; every other use takes a grant.
+    """
 
     source: SecretSource
     place: str = ""
+    vouched: bool = False
+
+    def same_place(self, other: SecretReference) -> bool:
+        """Return True if both name the same secret."""
+        return (self.source, self.place) == (other.source, other.place)
 
     def __str__(self) -> str:
         return f"{self.source}:{self.place}" if self.place else self.source.value

@@ -189,6 +189,26 @@ class AuthenticationKind(StrEnum):
     """The bot signs itself in with an id and a secret of its own, by OAuth."""
 
 
+_NAMES_A_HOST = frozenset(
+    (
+        "host", "forwarded", "x-forwarded-host", "x-forwarded-server", "x-forwarded-port", "x-forwarded-proto",
+        "x-forwarded-scheme", "x-host", "x-http-host-override", "x-original-host", "x-original-url", "x-rewrite-url",
+        "x-real-host", "x-backend-host", "via", "origin", "referer", "location", "alt-svc", "alt-used",
+    )
+)  # fmt: skip
+_OF_THE_CONNECTION = frozenset(
+    ("content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "mcp-session-id")
+)
+
+
+def is_reserved_header(name: str) -> bool:
+    """Return True if a server's definition cannot have this header: it names a host, so that a proxy could send the
+    request and its secrets elsewhere, it is for a proxy, or the connection sets it.
+    """
+    lower = name.lower()
+    return lower in _NAMES_A_HOST | _OF_THE_CONNECTION or lower.startswith((":", "proxy-"))
+
+
 OAUTH_KINDS = frozenset({AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS})
 """Their secret is a client's: it goes to an authorization server, and never to the server itself."""
 
@@ -227,7 +247,8 @@ AUTH_SECRET = "auth"  # noqa: S105 - the name of a slot
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
     """A server as an admin has defined it. `config` is without any secret; where each of them comes from is in
-    `secrets`, by slot. `version` grows with every change (optimistic lock). Times are epoch seconds.
+    `secrets`, by slot. `missing` are the slots of stored secrets that have no value, or none for the place that the
+    server has now. `version` grows with every change (optimistic lock). Times are epoch seconds.
     """
 
     config: ServerConfig
@@ -239,6 +260,7 @@ class ServerRecord:
     created_by: str = ""
     updated_at: float = 0.0
     updated_by: str = ""
+    missing: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:

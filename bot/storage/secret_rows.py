@@ -1,28 +1,37 @@
 """Where each secret of a server comes from, on disk: a ciphertext, or a reference. Nothing here can decrypt.
 
-`None` as a ciphertext means one that is kept as it is.
+`bound_to` is the place that a secret was given for (`bot.domain.secret_binding`); None if an earlier release wrote the
+row and it has not been bound yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.secret_binding import binding_of
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import ServerRecord
 from bot.storage.clock import now
 from bot.storage.tables import mcp_secrets, mcp_servers
 
 _of = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
-_references = sa.select(mcp_secrets.c.server_id, mcp_secrets.c.slot, mcp_secrets.c.source, mcp_secrets.c.place)
+_all = sa.select(mcp_secrets)
+_unbound = _all.where(mcp_secrets.c.bound_to.is_(None))
 _add = mcp_secrets.insert().values(updated_at=now())
 _delete = mcp_secrets.delete().where(mcp_secrets.c.server_id == bindparam("i"), mcp_secrets.c.slot == bindparam("s"))
 _ciphertexts = (
-    sa.select(mcp_servers.c.slug, mcp_secrets.c.server_id, mcp_secrets.c.slot, mcp_secrets.c.ciphertext)
+    sa.select(
+        mcp_servers.c.slug,
+        mcp_secrets.c.server_id,
+        mcp_secrets.c.slot,
+        mcp_secrets.c.ciphertext,
+        mcp_secrets.c.bound_to,
+    )
     .join(mcp_servers, mcp_servers.c.id == mcp_secrets.c.server_id)
     .where(mcp_secrets.c.ciphertext.is_not(None))
     .order_by(mcp_servers.c.slug, mcp_secrets.c.slot)
@@ -36,6 +45,15 @@ _replace = (
     )
     .values(ciphertext=bindparam("to"))
 )
+_bind = (
+    mcp_secrets.update()
+    .where(
+        mcp_secrets.c.server_id == bindparam("i"),
+        mcp_secrets.c.slot == bindparam("s"),
+        mcp_secrets.c.bound_to.is_(None),
+    )
+    .values(ciphertext=bindparam("to"), bound_to=bindparam("b"), vouched=bindparam("v"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +64,69 @@ class Sealed:
     server_id: str
     slot: str
     ciphertext: str
+    bound_to: str | None
 
     @property
     def place(self) -> str:
-        """What its ciphertext is bound to."""
-        return place_of(self.server_id, self.slot)
+        """The context that its ciphertext opens in."""
+        return place_of(self.server_id, self.slot, self.bound_to)
 
 
-def place_of(server_id: str, slot: str) -> str:
-    """What the ciphertext of a slot is bound to."""
-    return f"{server_id}:{slot}"
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What becomes of a row that an earlier release wrote."""
+
+    server_id: str
+    slot: str
+    ciphertext: str | None
+    bound_to: str
+    vouched: bool
+
+
+def place_of(server_id: str, slot: str, bound_to: str | None) -> str:
+    """Return the context that the ciphertext of a slot opens in. It holds the place that the secret was given for, so
+    that a row whose place was changed by hand does not open.
+    """
+    return f"{server_id}:{slot}" if bound_to is None else f"{server_id}:{slot}:{bound_to}"
 
 
 def read_all(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
     """The rows of all secrets, by server."""
     found: dict[str, list[Any]] = {}
-    for row in connection.execute(_references):
+    for row in connection.execute(_all):
         found.setdefault(row.server_id, []).append(row)
     return found
+
+
+def read_of(connection: sa.Connection, server_id: str) -> Sequence[Any]:
+    """The rows of a server's secrets."""
+    return connection.execute(_of, {"i": server_id}).all()
+
+
+def read_unbound(connection: sa.Connection) -> Sequence[Any]:
+    """The rows that an earlier release wrote and that are not bound to a place yet."""
+    return connection.execute(_unbound).all()
+
+
+def bind(connection: sa.Connection, rows: Iterable[Bound]) -> int:
+    """Bind rows that are still unbound. Return how many were."""
+    return sum(
+        connection.execute(
+            _bind, {"i": row.server_id, "s": row.slot, "to": row.ciphertext, "b": row.bound_to, "v": row.vouched}
+        ).rowcount
+        for row in rows
+    )
+
+
+def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:
+    """Return the record with the slots of stored secrets that have no value for the place the server has now."""
+    missing = (
+        row.slot
+        for row in rows
+        if row.source == SecretSource.STORED
+        and (row.ciphertext is None or (row.bound_to is not None and row.bound_to != binding_of(record, row.slot)))
+    )
+    return replace(record, missing=frozenset(missing))
 
 
 def references_of(rows: Sequence[Any]) -> Mapping[str, SecretReference]:
@@ -76,6 +139,11 @@ def read_references(connection: sa.Connection, server_id: str) -> Mapping[str, S
     return references_of(connection.execute(_of, {"i": server_id}).all())
 
 
+def read_bound(connection: sa.Connection, server_id: str) -> Mapping[str, Any]:
+    """The rows of a server's secrets, by slot."""
+    return {row.slot: row for row in read_of(connection, server_id)}
+
+
 def read_ciphertexts(connection: sa.Connection, server_id: str) -> Mapping[str, str]:
     """A server's stored secrets, by slot, still encrypted."""
     rows = connection.execute(_of, {"i": server_id})
@@ -83,24 +151,37 @@ def read_ciphertexts(connection: sa.Connection, server_id: str) -> Mapping[str, 
 
 
 def write_secrets(connection: sa.Connection, record: ServerRecord, sealed: Mapping[str, str], by: str) -> None:
-    """Make a server's secrets those of the record; a stored one that is not among `sealed` stays as it is."""
+    """Make a server's secrets those of the record. A stored one that is not among `sealed` stays as it is, unless the
+    place has changed that it was given for: then its value is deleted.
+    """
     before = {row.slot: row for row in connection.execute(_of, {"i": record.id})}
     kept = {
         slot
         for slot, reference in record.secrets.items()
-        if slot in before and slot not in sealed and _reference(before[slot]) == reference
+        if slot in before
+        and slot not in sealed
+        and _reference(before[slot]) == reference
+        and before[slot].bound_to == binding_of(record, slot)
     }
     for slot in before.keys() - kept:
         connection.execute(_delete, {"i": record.id, "s": slot})
     for slot in record.secrets.keys() - kept:
         reference = record.secrets[slot]
-        row = {"server_id": record.id, "slot": slot, "source": reference.source.value, "place": reference.place}
+        row = {
+            "server_id": record.id,
+            "slot": slot,
+            "source": reference.source.value,
+            "place": reference.place,
+            "bound_to": binding_of(record, slot),
+            "vouched": reference.vouched,
+        }
         connection.execute(_add, {**row, "ciphertext": sealed.get(slot), "updated_by": by})
 
 
 def read_all_sealed(connection: sa.Connection) -> Sequence[Sealed]:
     """All stored secrets of all servers."""
-    return [Sealed(row.slug, row.server_id, row.slot, row.ciphertext) for row in connection.execute(_ciphertexts)]
+    rows = connection.execute(_ciphertexts)
+    return [Sealed(row.slug, row.server_id, row.slot, row.ciphertext, row.bound_to) for row in rows]
 
 
 def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[Sealed, str]]) -> int:
@@ -112,4 +193,4 @@ def replace_sealed(connection: sa.Connection, pairs: Iterable[tuple[Sealed, str]
 
 
 def _reference(row: Any) -> SecretReference:
-    return SecretReference(SecretSource(row.source), row.place)
+    return SecretReference(SecretSource(row.source), row.place, bool(row.vouched))

@@ -24,7 +24,15 @@ from bot.storage.clock import now
 from bot.storage.policy_store import rule_row
 from bot.storage.records import UNREADABLE
 from bot.storage.revisions import bump, take_turns
-from bot.storage.secret_rows import read_all, read_ciphertexts, read_references, references_of, write_secrets
+from bot.storage.secret_rows import (
+    read_all,
+    read_ciphertexts,
+    read_of,
+    read_references,
+    references_of,
+    with_missing,
+    write_secrets,
+)
 from bot.storage.server_bodies import name_key, read_server, server_row
 from bot.storage.tables import mcp_servers, policies, policy_rules
 
@@ -63,7 +71,8 @@ def read_servers(connection: sa.Connection) -> tuple[Sequence[ServerRecord], Map
     records, unreadable = [], {}
     for row in connection.execute(_all):
         try:
-            records.append(read_server(row, references_of(secrets.get(row.id, ()))))
+            rows = secrets.get(row.id, ())
+            records.append(with_missing(read_server(row, references_of(rows)), rows))
         except UNREADABLE as error:
             unreadable[row.id] = repr(error)
     return records, unreadable
@@ -175,7 +184,8 @@ def _at(connection: sa.Connection, server_id: str) -> Any:
 
 
 def _read(connection: sa.Connection, server_id: str) -> ServerRecord:
-    return read_server(_at(connection, server_id), read_references(connection, server_id))
+    rows = read_of(connection, server_id)
+    return with_missing(read_server(_at(connection, server_id), references_of(rows)), rows)
 
 
 def _transport(definition: str) -> Any:

@@ -10,19 +10,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.callers import OPERATOR_PRINCIPAL
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author
+from bot.domain.secret_binding import binding_of
+from bot.domain.secret_grants import FindGrants, no_grants
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.errors import NotFound, SecretUnavailable
 from bot.storage import audit, capability_rows, secret_rows, server_rows, sign_in_rows
 from bot.storage.database import Database
-from bot.storage.revisions import read_revision, take_turns
+from bot.storage.revisions import bump, read_revision, take_turns
 from bot.storage.secret_box import SecretBox
 from bot.storage.secret_rows import place_of
 from bot.storage.secret_sources import from_environment, from_file, open_regular_file
@@ -45,7 +48,9 @@ class Resealed:
 
 
 class SqlServerStore:
-    """`environment` is where `env:NAME` is looked up, `open_file` opens what `file:PATH` names."""
+    """`environment` is where `env:NAME` is looked up, `open_file` opens what `file:PATH` names. `grants` are the
+    operator's: a reference that the operator has not given for the server's place takes one.
+    """
 
     def __init__(
         self,
@@ -53,11 +58,13 @@ class SqlServerStore:
         box: SecretBox,
         environment: Mapping[str, str],
         open_file: Callable[[str], BinaryIO] = open_regular_file,
+        grants: FindGrants = no_grants,
     ) -> None:
         self._database = database
         self._box = box
         self._environment = environment
         self._open_file = open_file
+        self._grants = grants
         self._complained: dict[str, str] = {}
 
     async def revision(self) -> int:
@@ -128,7 +135,7 @@ class SqlServerStore:
         """The values of all secrets of a server."""
         if not record.secrets:
             return {}
-        stored = await self._run(secret_rows.read_ciphertexts, record.id)
+        stored = await self._run(secret_rows.read_bound, record.id)
         try:
             async with asyncio.timeout(_READING_SECONDS):
                 return await asyncio.to_thread(self._reveal, record, stored)
@@ -156,12 +163,50 @@ class SqlServerStore:
 
         return Resealed(await self._database.run(transaction), tuple(unopened))
 
+    async def bind_earlier(self) -> None:
+        """Bind the secrets that an earlier release kept to the place that their server has now. One that no key opens
+        stays as it is, and is not opened. References of the operator stay the operator's.
+        """
+        unbound = await self._database.run(secret_rows.read_unbound)
+        if not unbound:
+            return
+        records = {record.id: record for record in await self.records()}
+        bound = await asyncio.to_thread(self._bind, unbound, records)
+
+        def transaction(connection: sa.Connection) -> None:
+            take_turns(connection)
+            if secret_rows.bind(connection, bound):
+                bump(connection)
+
+        await self._database.run(transaction)
+
     # ------------------------------------------------------------------ in a thread
 
-    def _seal(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
-        return {slot: self._box.seal(value, place_of(record.id, slot)) for slot, value in secrets.items()}
+    def _bind(self, unbound: Sequence[Any], records: Mapping[str, ServerRecord]) -> Sequence[secret_rows.Bound]:
+        bound = []
+        for row in unbound:
+            record = records.get(row.server_id)
+            if record is None:
+                continue
+            place, ciphertext = binding_of(record, row.slot), row.ciphertext
+            if ciphertext is not None:
+                try:
+                    plain = self._box.open(ciphertext, place_of(record.id, row.slot, None))
+                except SecretUnavailable as error:
+                    log.warning("the secret %s of the server %s is not bound: %s", row.slot, record.config.name, error)
+                    continue
+                ciphertext = self._box.seal(plain, place_of(record.id, row.slot, place))
+            vouched = row.source != SecretSource.STORED and is_operators(row.updated_by)
+            bound.append(secret_rows.Bound(record.id, row.slot, ciphertext, place, vouched))
+        return bound
 
-    def _reveal(self, record: ServerRecord, stored: Mapping[str, str]) -> Mapping[str, str]:
+    def _seal(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
+        return {
+            slot: self._box.seal(value, place_of(record.id, slot, binding_of(record, slot)))
+            for slot, value in secrets.items()
+        }
+
+    def _reveal(self, record: ServerRecord, stored: Mapping[str, Any]) -> Mapping[str, str]:
         values = {}
         for slot in record.secrets:
             try:
@@ -171,18 +216,42 @@ class SqlServerStore:
                 raise SecretUnavailable(cause, error.fix) from error
         return values
 
-    def _value(self, record: ServerRecord, slot: str, ciphertext: str | None) -> str:
+    def _value(self, record: ServerRecord, slot: str, row: Any) -> str:
         reference = record.secrets[slot]
         match reference.source:
             case SecretSource.ENVIRONMENT:
+                self._check_reference(record, slot, row)
                 return from_environment(reference.place, self._environment)
             case SecretSource.FILE:
+                self._check_reference(record, slot, row)
                 with self._open_file(reference.place) as file:
                     return from_file(reference.place, file)
             case SecretSource.STORED:
-                if ciphertext is None:
-                    raise SecretUnavailable("It was never set.", f"say /mcp secret set {record.config.name} {slot}")
-                return self._box.open(ciphertext, place_of(record.id, slot))
+                return self._stored(record, slot, row)
+
+    def _check_reference(self, record: ServerRecord, slot: str, row: Any) -> None:
+        """Raise SecretUnavailable unless the operator has given this reference for this place, or granted it."""
+        reference = record.secrets[slot]
+        bound_here = row is not None and row.bound_to == binding_of(record, slot)
+        if reference.vouched and bound_here and (row.source, row.place) == (reference.source, reference.place):
+            return
+        cause, fix = self._grants().objection(reference, record.config)
+        if cause:
+            raise SecretUnavailable(cause, fix)
+
+    def _stored(self, record: ServerRecord, slot: str, row: Any) -> str:
+        set_again = f"say /mcp secret set {record.config.name} {slot}"
+        if row is None or row.ciphertext is None:
+            raise SecretUnavailable("It is not set.", set_again)
+        if row.bound_to is None:
+            raise SecretUnavailable(
+                "It was kept by an earlier release and is not bound to an address yet.",
+                f"restart the bot, or {set_again}",
+            )
+        place = binding_of(record, slot)
+        if row.bound_to != place:
+            raise SecretUnavailable(f"It was entered for {row.bound_to}, and the server is {place} now.", set_again)
+        return self._box.open(row.ciphertext, place_of(record.id, slot, place))
 
     def _reseal(
         self, everything: Sequence[secret_rows.Sealed]
@@ -229,6 +298,13 @@ class SqlServerStore:
             if self._complained.get(f"{what} {server_id}") != problem:
                 self._complained[f"{what} {server_id}"] = problem
                 log.warning("%s of the server %s cannot be read and is left out", what, server_id)
+
+
+def is_operators(principal: str) -> bool:
+    """Return True if a principal of an earlier release's row was the operator: somebody at the bot's own terminal, or
+    ADMIN_API_TOKEN.
+    """
+    return principal.startswith("console:") or principal == OPERATOR_PRINCIPAL
 
 
 def _inside(cause: str) -> str:

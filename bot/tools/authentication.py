@@ -19,6 +19,7 @@ from bot.domain.servers import (
     ServerConfig,
     ServerRecord,
     StdioTransport,
+    is_reserved_header,
 )
 from bot.tools.unusable import Unusable, header_fits
 
@@ -115,8 +116,8 @@ def _check_header(server: str, name: str, value: str) -> None:
             "header can carry.",
             "set the secret again, as plain ASCII text in one line",
         )
-    if name.lower() in _NOT_OURS:
-        raise Unusable(f"Server {server}: the header {name} is set by the connection itself.", "use another header")
-
-
-_NOT_OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "mcp-session-id"))
+    if is_reserved_header(name):
+        raise Unusable(
+            f"Server {server}: the header {name} names a host, or is set by the connection itself.",
+            "use another header",
+        )

@@ -86,7 +86,7 @@ class Workspace:
     def homes(self) -> Homes:
         rules = RuleBook(Policies(), self.signatories)
         rules.amend((), [Profile("p", "ops", approvers=frozenset({OLGA.principal}))], [Binding("slack:T1:OPS", "p")])
-        rights = Rights(self.signatories.administers, lambda _: False)
+        rights = Rights(self.signatories.administers, lambda _: False, lambda _: False)
         servers = cast("ServerAdmin", self.servers)
         return Homes(_team, self.archive, self._approval, self._inquiry, rules, rights, servers)
 

@@ -14,7 +14,7 @@ import pytest
 from bot.app.secrets import UsableSecrets
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.profiles import Binding, Profile
-from bot.domain.secrets import SecretReference
+from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET, Authentication, AuthenticationKind, ServerStatus
 from bot.errors import DatabaseUnavailable, SecretUnavailable
 from bot.settings import read_settings
@@ -101,7 +101,7 @@ async def test_a_variable_that_is_no_text_is_that_servers_problem_alone(
     kind: AuthenticationKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(os.environ, "MCP_SECRET_BYTES", os.fsdecode(b"\xff\xfe not text"))
-    secret = {AUTH_SECRET: SecretReference.parse("env:MCP_SECRET_BYTES")}
+    secret = {AUTH_SECRET: SecretReference(SecretSource.ENVIRONMENT, "MCP_SECRET_BYTES", vouched=True)}
     authentication = Authentication(kind, username="ana")
     async with office() as (here, there):
         await there.servers.add(record(authentication=authentication, secrets=secret), {}, ANA)
@@ -115,7 +115,7 @@ async def test_a_variable_that_is_no_text_is_that_servers_problem_alone(
 async def test_a_file_that_leads_round_in_a_circle_is_that_servers_problem_alone(folder: Path) -> None:
     (folder / "secrets").mkdir()
     (folder / "secrets/ring").symlink_to(folder / "secrets/ring")
-    secret = {AUTH_SECRET: SecretReference.parse(f"file:{folder}/secrets/ring")}
+    secret = {AUTH_SECRET: SecretReference(SecretSource.FILE, f"{folder}/secrets/ring", vouched=True)}
     authentication = Authentication(AuthenticationKind.HEADER)
     async with office(mcp_secret_folder=folder / "secrets") as (here, there):
         await there.servers.add(record(authentication=authentication, secrets=secret), {}, ANA)

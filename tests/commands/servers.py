@@ -19,6 +19,7 @@ from bot.domain.measurements import SinceStart
 from bot.domain.pins import Review, ReviewPolicy, first_pins, review
 from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import Binding
+from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     HttpTransport,
     ServerConfig,
@@ -188,6 +189,7 @@ class Office:
     health: Health = Health(database=True)
     counted: SinceStart = SinceStart()
     objections: str = ""
+    refused_references: str = ""
     admits: Callable[[str], bool] = any_name
     refreshed: int = 0
     reloaded: int = 0
@@ -214,6 +216,9 @@ class Office:
 
     def objection(self, config: ServerConfig) -> str:
         return self.objections
+
+    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+        return self.refused_references
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         return self._rules(conversation).policy_of(tool)
@@ -250,7 +255,12 @@ class Office:
         return CommandParts(
             self.servers,
             self,
-            Rights(lambda member: member.platform_admin, lambda member: member == OPERATOR, "test:ana"),
+            Rights(
+                lambda member: member.platform_admin,
+                lambda member: member == OPERATOR,
+                lambda member: member == OPERATOR,
+                "test:ana",
+            ),
             self.store,
             self.servers.pins,
             self.policies,

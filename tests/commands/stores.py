@@ -13,6 +13,7 @@ from bot.domain.grants import Grant
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
+from bot.domain.secret_binding import cleared_slots
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.domain.tools import Tool
@@ -110,8 +111,14 @@ class MemoryServers:
                 raise Conflict("The name is taken.", field="name")
 
     def _put(self, record: ServerRecord, secrets: Mapping[str, str], kind: str, by: Author) -> ServerRecord:
+        before = self.kept.get(record.id)
+        values = self.values.setdefault(record.id, {})
+        for slot in cleared_slots(before, record, secrets) if before is not None else ():
+            values.pop(slot, None)
+        values.update(secrets)
+        stored = {slot for slot, each in record.secrets.items() if each.source is SecretSource.STORED}
+        record = replace(record, missing=frozenset(stored - values.keys()))
         self.kept[record.id] = record
-        self.values.setdefault(record.id, {}).update(secrets)
         self.audit.append((kind, record.id, by.principal))
         self.revisions += 1
         return record

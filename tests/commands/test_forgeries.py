@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bot.domain.commands import Form, Reply, Submission
+from bot.domain.conversations import Member
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import AUTH_SECRET, HttpTransport, StdioTransport
+from bot.domain.servers import AUTH_SECRET, StdioTransport
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, config_of, office, with_jira
 from tests.commands.transcribed import a_view
 from tests.fakes.parts import HALL
@@ -94,6 +95,7 @@ async def with_a_stored_secret() -> Office:
     held = await with_jira()
     (server_id,) = held.store.kept
     stored = {AUTH_SECRET: SecretReference(SecretSource.STORED)}
+    held.store.values[server_id] = {AUTH_SECRET: "typed"}
     held.store.kept[server_id] = replace(held.store.kept[server_id], secrets=stored)
     return held
 
@@ -107,16 +109,30 @@ async def with_a_stored_secret() -> Office:
         "https://jira.example.evil.example/mcp",
     ],
 )
-async def test_a_secret_that_somebody_typed_is_not_sent_elsewhere_by_an_admin_who_edits_the_address(url: str) -> None:
+@pytest.mark.parametrize("member", [ADMIN, OPERATOR])
+async def test_a_stored_secret_is_cleared_and_asked_for_by_whoever_edits_the_address(url: str, member: Member) -> None:
     held = await with_a_stored_secret()
-    reply = await held.ask(f"mcp edit jira --url {url}")
-    assert reply.failed
-    assert "secret" in dict(reply.details)["--url"]
-    form = await held.form("mcp edit jira")
-    answer = await held.submit(form, {"where": url})
+    (server_id,) = held.store.kept
+    reply = await held.ask(f"mcp edit jira --url {url}", member)
+    assert "waits for the secret it signs in with" in reply.text
+    assert "cleared: it was entered for https://jira.example:443" in dict(reply.details)["changed secret auth"]
+    assert held.store.values[server_id] == {}
+    assert held.store.kept[server_id].missing == {AUTH_SECRET}
+    assert (await held.ask("mcp show jira")).details[0]
+    typed = await held.form("mcp secret set jira auth", member, hidden_input=True)
+    await held.submit(typed, {"hidden": "an0ther-s3cret"}, member, hidden_input=True)
+    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret"}
+    assert held.store.kept[server_id].missing == set()
+
+
+async def test_the_form_asks_for_a_cleared_secret_at_a_hidden_prompt() -> None:
+    held = await with_a_stored_secret()
+    answer = (await held.answers("mcp", "edit", "jira", "--url", "https://new.example/mcp", hidden_input=True))[-1]
     assert isinstance(answer, Form)
-    assert "secret" in {field.name: field.error for field in answer.fields}["where"]
-    assert config_of(held, "jira").transport == HttpTransport("https://jira.example/mcp")
+    assert "cleared: it was entered for https://jira.example:443" in answer.intro
+    (server_id,) = held.store.kept
+    await held.submit(answer, {"hidden": "an0ther-s3cret"}, hidden_input=True)
+    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret"}
 
 
 @pytest.mark.parametrize(
@@ -126,14 +142,15 @@ async def test_a_secret_that_somebody_typed_is_not_sent_elsewhere_by_an_admin_wh
         ("mcp edit jira --url https://JIRA.example:443/mcp", ADMIN),
         ("mcp edit jira --url https://new.example/mcp --secret env:MCP_SECRET_NEW", ADMIN),
         ("mcp edit jira --url https://new.example/mcp --auth none", ADMIN),
-        ("mcp edit jira --url https://new.example/mcp", OPERATOR),
     ],
 )
 async def test_an_address_may_change_where_no_typed_secret_goes_along_to_another_host(
     line: str, member: object
 ) -> None:
     held = await with_a_stored_secret()
-    assert not (await held.ask(line, member)).failed  # type: ignore[arg-type]
+    reply = await held.ask(line, member)  # type: ignore[arg-type]
+    assert not reply.failed
+    assert "cleared" not in repr(reply)
 
 
 @pytest.mark.parametrize(

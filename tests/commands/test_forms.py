@@ -427,7 +427,7 @@ async def test_a_secret_that_was_not_typed_ends_the_matter() -> None:
     form = await held.form("mcp secret set jira auth", OPERATOR, hidden_input=True)
     reply = await held.submit(form, {"hidden": ""}, OPERATOR, hidden_input=True)
     assert isinstance(reply, Reply)
-    assert (reply.failed, reply.text) == (True, "No secret was typed. Nothing was changed.")
+    assert (reply.failed, reply.text) == (True, "No secret was typed, so none is set.")
 
 
 async def test_nobody_types_a_secret_for_a_server_that_does_not_sign_in() -> None:

@@ -262,9 +262,12 @@ async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin(
     assert isinstance(stored[-1], Form)
     await held.submit(stored[-1], {stored[-1].fields[0].name: "the key itself"}, OPERATOR, hidden_input=True)
     assert str(only(held).secrets["env:TICKETS_TOKEN"]) == "stored"
-    reply = await held.ask("mcp edit docs team=red")
-    assert "would be used for something else" in wrong(reply)["template="]
-    form = await held.form("mcp edit docs team=red token=env:B")
+    form = await held.form("mcp edit docs team=red")
+    changed = await held.submit(form, {"confirm": "docs"})
+    assert isinstance(changed, Reply)
+    assert "waits for 1 secret" in changed.text
+    assert held.store.values[only(held).id] == {}
+    form = await held.form("mcp edit docs team=blue token=env:B")
     assert isinstance(await held.submit(form, {"confirm": "docs"}), Reply)
     assert str(only(held).secrets["env:TICKETS_TOKEN"]) == "env:B"
 

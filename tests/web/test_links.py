@@ -174,7 +174,7 @@ async def test_a_secret_that_is_entered_behind_a_link_is_what_the_server_is_sign
     assert "waits for the secret it signs in with" in reply.text
     assert "works once, for 10 minutes, for you" in reply.text
     waiting = await desk.ask("mcp show tickets")
-    assert "was never set" in str(waiting.details)
+    assert "is not set" in str(waiting.details)
     assert "/mcp secret set tickets auth" in str(waiting.details)
 
     page = await desk.open(path_of(reply))
@@ -327,7 +327,7 @@ async def test_a_process_that_cannot_ask_the_platform_refuses(desk: Desk, folder
 async def test_a_server_that_was_changed_meanwhile_is_shown_anew_before_it_gets_a_secret(desk: Desk) -> None:
     path = await desk.add()
     version = version_of(await desk.open(path))
-    await desk.ask(f"mcp edit tickets --url {desk.endpoint.url}/moved --secret env:MCP_SECRET_X --no-verify")
+    await desk.ask(f"mcp edit tickets --url {desk.endpoint.url}/moved --no-verify")
     changed = await desk.enter(path, version=version)
     assert changed.status_code == 409
     assert "was changed since you opened this page" in text_of(changed)
@@ -461,7 +461,7 @@ async def test_without_an_address_there_are_no_links_and_the_refusal_says_how_to
     async with a_desk(folder, public_url=None) as desk:
         asked = await desk.ask(f"mcp add tickets --url {desk.endpoint.url} --auth api_key")
         assert "Its secret is missing" in str(asked.details)
-        await desk.ask(f"mcp add tickets --url {desk.endpoint.url} --secret env:MCP_SECRET_X --no-verify")
+        await desk.ask(f"mcp add tickets --url {desk.endpoint.url} --no-verify")
         refused = await desk.ask("mcp secret set tickets auth")
         assert refused.failed
         assert "`PUBLIC_URL`" in refused.text

@@ -41,6 +41,9 @@ mcp_secrets = sa.Table(
     sa.Column("ciphertext", sa.Text),
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("updated_by", Words, nullable=False),
+    # The place that the secret was given for (`bot.domain.secret_binding`). NULL: an earlier release wrote the row.
+    sa.Column("bound_to", Words),
+    sa.Column("vouched", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 mcp_capabilities = sa.Table(

@@ -61,6 +61,10 @@ class ServerAnswer(Sent):
     transport_type: str
     auth_type: str
     api_key_set: bool = Field(description="It has a secret that it signs in with.")
+    missing_secrets: list[str] = Field(
+        description="Secrets that are still to be entered: `auth`, `header:NAME` or `env:NAME`. A stored secret is "
+        "cleared if the server moves to another address."
+    )
     status: str
     session_state: str = Field(description="INITIALIZING, ACTIVE, IDLE, ERROR or CLOSED.")
     last_error: str | None
@@ -273,7 +277,8 @@ class Writer:
             "url": config.transport.url if isinstance(config.transport, HttpTransport) else None,
             "transport_type": kind_of(config.transport).upper(),
             "auth_type": kind_of_sign_in(seen).value,
-            "api_key_set": record is not None and AUTH_SECRET in record.secrets,
+            "api_key_set": record is not None and AUTH_SECRET in record.secrets.keys() - record.missing,
+            "missing_secrets": sorted(record.missing) if record is not None else [],
             "status": self.manner.status(seen.status),
             "session_state": _SESSIONS[seen.status],
             "last_error": seen.problem or None,

@@ -1,0 +1,129 @@
+"""The operator's file of secret grants, `config/secret_grants.toml`.
+
+Entries are checked one by one: one that cannot be used grants nothing and is told with its line, the others hold.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.domain.secret_grants import GrantProblem, SecretGrant, SecretGrants, spelled
+from bot.domain.secrets import SecretReference
+from bot.engine.toml_lines import lines_of
+
+_KEYS = frozenset(("secret", "workspaces", "hosts", "templates"))
+_WORKSPACE = re.compile(r"[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}")
+_TEMPLATE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,252}[a-z0-9_])?")
+_IPV6 = re.compile(r"[0-9a-f:.]+")
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_EXAMPLE = 'write [[grant]] and below it secret = "env:NAME", workspaces = ["slack:T123"] and hosts = ["host"]'
+
+
+class _Wrong(Exception):
+    """An entry cannot be used: what is wrong, and how to correct it."""
+
+    def __init__(self, cause: str, fix: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.fix = fix
+
+
+def read_secret_grants(text: str, source: str) -> SecretGrants:
+    """Parse the file. A file that is not TOML grants nothing."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _LINE.search(str(error))
+        problem = GrantProblem(int(found[1]) if found else 0, f"The file is not TOML: {error}.", "correct that line")
+        return SecretGrants(problems=(problem,), source=source)
+    lines = lines_of(text)
+    problems = [
+        GrantProblem(lines.get((key,), 0), f"{key!r} means nothing here.", _EXAMPLE)
+        for key in document
+        if key != "grant"
+    ]
+    entries = document.get("grant", [])
+    if not isinstance(entries, list):
+        problems.append(GrantProblem(lines.get(("grant",), 0), "[grant] is not an entry.", _EXAMPLE))
+        entries = []
+    grants = []
+    for number, entry in enumerate(entries):
+        line = lines.get(("grant", number), 0)
+        try:
+            grants.append(_grant(entry, line))
+        except _Wrong as wrong:
+            problems.append(GrantProblem(line, wrong.cause, wrong.fix))
+    return SecretGrants(tuple(grants), tuple(problems), source)
+
+
+def _grant(entry: Any, line: int) -> SecretGrant:
+    if not isinstance(entry, Mapping):
+        raise _Wrong("The entry is not a table.", _EXAMPLE)
+    if unknown := sorted(entry.keys() - _KEYS):
+        raise _Wrong(f"{unknown[0]!r} means nothing here.", f"use {', '.join(sorted(_KEYS))}")
+    hosts = frozenset(_host(each) for each in _texts(entry, "hosts"))
+    templates = frozenset(_matching(each, _TEMPLATE, "launch template") for each in _texts(entry, "templates"))
+    workspaces = frozenset(
+        _matching(each, _WORKSPACE, "workspace", "write platform:id, such as slack:T123")
+        for each in _texts(entry, "workspaces")
+    )
+    if not workspaces:
+        raise _Wrong("It names no workspace, so it grants nothing.", 'write workspaces = ["slack:T123"]')
+    if not hosts and not templates:
+        raise _Wrong(
+            "It names no host and no launch template, so it grants nothing.", 'write hosts = ["jira.example.com"]'
+        )
+    return SecretGrant(_reference(entry.get("secret")), workspaces, hosts, templates, line)
+
+
+def _reference(value: Any) -> SecretReference:
+    try:
+        return SecretReference.parse(value if isinstance(value, str) else "")
+    except ValueError:
+        # The value may be a secret itself: it is not repeated.
+        raise _Wrong("'secret' is not a reference.", 'write secret = "env:NAME" or "file:/absolute/path"') from None
+
+
+def _texts(entry: Mapping[str, Any], key: str) -> Sequence[str]:
+    value = entry.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise _Wrong(f"{key!r} is not a list of texts.", f'write {key} = ["…"]')
+    return value
+
+
+def _matching(text: str, pattern: re.Pattern[str], what: str, fix: str = "correct its name") -> str:
+    if not pattern.fullmatch(text):
+        raise _Wrong(f"{text[:80]!r} is not a {what}. Patterns are not allowed.", fix)
+    return text
+
+
+def _host(text: str) -> str:
+    """`host`, `host:port` or `[address]:port`, as an origin. Without a scheme it is https, without a port 443."""
+    fix = "write host or host:port, such as jira.example.com:8443; http://host:port only for an address without TLS"
+    scheme, separator, rest = text.strip().lower().partition("://")
+    if not separator:
+        scheme, rest = "https", scheme
+    port = "80" if scheme == "http" else "443"
+    if rest.startswith("["):
+        name, bracket, given = rest[1:].partition("]")
+        usable = bool(bracket) and bool(_IPV6.fullmatch(name)) and (not given or given.startswith(":"))
+        port, name = given[1:] or port, f"[{name}]"
+    else:
+        name, colon, given = rest.partition(":")
+        usable = bool(_NAME.fullmatch(name))
+        port = given if colon else port
+    if scheme not in ("http", "https") or not usable or not (port.isascii() and port.isdigit()):
+        raise _Wrong(f"{text[:80]!r} is not a host.", fix)
+    if not 0 < int(port) < 65_536:
+        raise _Wrong(f"{text[:80]!r} has a port that does not exist.", fix)
+    return f"{scheme}://{name}:{int(port)}"
+
+
+def in_words(grant: SecretGrant) -> str:
+    """Return what a grant allows, in a sentence."""
+    places = [*map(spelled, sorted(grant.hosts)), *(f"launch template {name}" for name in sorted(grant.templates))]
+    return f"{grant.reference} is granted to servers of {', '.join(sorted(grant.workspaces))} at {', '.join(places)}."

@@ -1,0 +1,252 @@
+"""A secret opens for the place that it was given for, and for no other, on both databases."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain.conversations import Author
+from bot.domain.secret_binding import binding_of
+from bot.domain.secret_grants import SecretGrant, SecretGrants
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    Authentication,
+    AuthenticationKind,
+    HttpKind,
+    HttpTransport,
+    Launch,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    Transport,
+)
+from bot.errors import SecretUnavailable
+from bot.storage.secret_box import make_box
+from bot.storage.secret_rows import place_of
+from bot.storage.server_store import SqlServerStore
+from tests.fakes.parts import ANA
+from tests.ledgers import Ledger
+
+KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+STORED = SecretReference(SecretSource.STORED)
+JIRA = SecretReference(SecretSource.ENVIRONMENT, "MCP_SECRET_JIRA")
+VOUCHED = dataclasses.replace(JIRA, vouched=True)
+THERE = HttpTransport("https://jira.example/mcp")
+HOME = "slack:T1"
+GRANT = SecretGrant(JIRA, frozenset({HOME}), frozenset({"https://jira.example:443"}), frozenset({"jira"}))
+
+ELSEWHERE: dict[str, Transport] = {
+    "another host": HttpTransport("https://evil.example/mcp"),
+    "another port": HttpTransport("https://jira.example:8443/mcp"),
+    "in clear text": HttpTransport("http://jira.example:443/mcp"),
+    "a host that begins alike": HttpTransport("https://jira.example.evil.example/mcp"),
+    "a host behind a user name": HttpTransport("https://jira.example@evil.example/mcp"),
+    "a program": StdioTransport("python", ("-m", "jira")),
+    "a launch template": StdioTransport("", launch=Launch("jira", {"team": "red"})),
+}
+THE_SAME = {
+    "another path": HttpTransport("https://jira.example/v2/mcp"),
+    "another spelling": HttpTransport("https://JIRA.example:443/mcp"),
+    "another transport at the origin": HttpTransport("https://jira.example/sse", kind=HttpKind.AUTO),
+}
+
+
+def store(ledger: Ledger, *grants: SecretGrant) -> SqlServerStore:
+    environment = {"MCP_SECRET_JIRA": "the-operators-key"}
+    return SqlServerStore(ledger.database, make_box(KEY), environment, grants=lambda: SecretGrants(grants))
+
+
+def record(reference: SecretReference = STORED, transport: Transport = THERE, workspace: str = HOME) -> ServerRecord:
+    slot = AUTH_SECRET if isinstance(transport, HttpTransport) else "env:TOKEN"
+    kind = AuthenticationKind.API_KEY if slot == AUTH_SECRET else AuthenticationKind.NONE
+    config = ServerConfig("jira", transport, id="id-1", workspace=workspace)
+    return ServerRecord(config, Authentication(kind), {slot: reference})
+
+
+def moved(known: ServerRecord, transport: Transport) -> ServerRecord:
+    return dataclasses.replace(known, config=dataclasses.replace(known.config, transport=transport))
+
+
+async def execute(ledger: Ledger, statement: str, **values: object) -> None:
+    await ledger.database.run(lambda connection: connection.execute(sa.text(statement), values))
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+async def test_a_stored_secret_is_deleted_when_its_server_moves(ledger: Ledger, where: str) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    assert added.missing == set()
+    changed = await servers.change(moved(added, ELSEWHERE[where]), {}, ANA, changes={})
+    assert changed.missing == {AUTH_SECRET}
+    with pytest.raises(SecretUnavailable, match="it is not set"):
+        await servers.reveal(changed)
+    back = await servers.change(moved(changed, THERE), {}, ANA, changes={})
+    with pytest.raises(SecretUnavailable, match="it is not set"):
+        await servers.reveal(back)
+    again = await servers.change(back, {AUTH_SECRET: "typed again"}, ANA, changes={})
+    assert again.missing == set()
+    assert await servers.reveal(again) == {AUTH_SECRET: "typed again"}
+
+
+@pytest.mark.parametrize("where", THE_SAME)
+async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(ledger: Ledger, where: str) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    changed = await servers.change(moved(added, THE_SAME[where]), {}, ANA, changes={})
+    assert await servers.reveal(changed) == {AUTH_SECRET: "typed"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        StdioTransport("python", ("-m", "jira", "--verbose")),
+        StdioTransport("python3", ("-m", "jira")),
+        StdioTransport("python", ("-m", "jira"), cwd="/tmp/elsewhere"),
+        StdioTransport("", launch=Launch("jira", {})),
+        THERE,
+    ],
+)
+async def test_a_variable_of_a_program_is_deleted_when_another_program_would_get_it(
+    ledger: Ledger, other: Transport
+) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(transport=StdioTransport("python", ("-m", "jira"))), {"env:TOKEN": "typed"}, ANA)
+    changed = await servers.change(moved(added, other), {}, ANA, changes={})
+    assert changed.missing == {"env:TOKEN"}
+
+
+async def test_the_secret_of_an_oauth_client_belongs_to_the_client_and_the_whole_address(ledger: Ledger) -> None:
+    servers = store(ledger)
+    client = Authentication(AuthenticationKind.CLIENT_CREDENTIALS, client_id="bot")
+    first = dataclasses.replace(record(), authentication=client)
+    added = await servers.add(first, {AUTH_SECRET: "typed"}, ANA)
+    for other in (
+        dataclasses.replace(added, authentication=dataclasses.replace(client, client_id="robot")),
+        moved(added, HttpTransport("https://jira.example/tenant-2/mcp")),
+        dataclasses.replace(added, authentication=Authentication(AuthenticationKind.HEADER)),
+    ):
+        with pytest.raises(SecretUnavailable, match="it was entered for"):
+            await servers.reveal(other)
+
+
+async def test_a_row_whose_address_was_changed_by_hand_does_not_open(ledger: Ledger) -> None:
+    servers = store(ledger)
+    await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    await execute(ledger, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
+    (kept,) = await servers.records()
+    assert kept.missing == {AUTH_SECRET}
+    with pytest.raises(SecretUnavailable, match=r"entered for https://jira\.example:443"):
+        await servers.reveal(kept)
+    await execute(ledger, "update mcp_secrets set bound_to = :place", place=binding_of(kept, AUTH_SECRET))
+    with pytest.raises(SecretUnavailable, match="tampered"):
+        await servers.reveal(kept)
+
+
+async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(ledger: Ledger) -> None:
+    bare, granted = store(ledger), store(ledger, GRANT)
+    added = await bare.add(record(JIRA), {}, ANA)
+    with pytest.raises(SecretUnavailable, match=r"not granted to servers of slack:T1 at jira\.example") as refused:
+        await bare.reveal(added)
+    assert 'secret = "env:MCP_SECRET_JIRA", workspaces = ["slack:T1"], hosts = ["jira.example"]' in refused.value.fix
+    assert await granted.reveal(added) == {AUTH_SECRET: "the-operators-key"}
+    for other in (*ELSEWHERE.values(), HttpTransport("https://jira.example.:443/mcp")):
+        if not isinstance(other, StdioTransport):
+            with pytest.raises(SecretUnavailable, match="not granted"):
+                await granted.reveal(moved(added, other))
+    for reference, workspace in (
+        (JIRA, "slack:T2"),
+        (JIRA, ""),
+        (SecretReference(SecretSource.ENVIRONMENT, "MCP_SECRET_JIRA_2"), HOME),
+        (SecretReference(SecretSource.FILE, "/run/secrets/MCP_SECRET_JIRA"), HOME),
+    ):
+        with pytest.raises(SecretUnavailable, match="not granted"):
+            await granted.reveal(record(reference, workspace=workspace))
+
+
+async def test_a_program_gets_a_reference_only_by_its_launch_template(ledger: Ledger) -> None:
+    granted = store(ledger, GRANT)
+    launched = StdioTransport("", launch=Launch("jira", {"team": "red"}))
+    assert await granted.reveal(record(JIRA, launched)) == {"env:TOKEN": "the-operators-key"}
+    for other in (StdioTransport("", launch=Launch("git", {})), StdioTransport("jira")):
+        with pytest.raises(SecretUnavailable, match="not granted"):
+            await granted.reveal(record(JIRA, other))
+
+
+async def test_a_reference_that_the_operator_has_given_holds_for_the_place_it_was_given_for(ledger: Ledger) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(VOUCHED), {}, ANA)
+    assert await servers.reveal(added) == {AUTH_SECRET: "the-operators-key"}
+    await execute(ledger, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
+    (kept,) = await servers.records()
+    with pytest.raises(SecretUnavailable, match="not granted"):
+        await servers.reveal(kept)
+
+
+async def as_an_earlier_release(ledger: Ledger, servers: SqlServerStore, added: ServerRecord, by: str) -> None:
+    """Put the rows back to how an earlier release wrote them."""
+    await execute(ledger, "update mcp_secrets set bound_to = null, vouched = :no, updated_by = :by", no=False, by=by)
+    sealed = make_box(KEY).seal("typed", place_of(added.id, AUTH_SECRET, None))
+    await execute(ledger, "update mcp_secrets set ciphertext = :sealed where source = 'stored'", sealed=sealed)
+
+
+async def test_what_an_earlier_release_kept_is_bound_to_where_its_server_is(ledger: Ledger) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    await as_an_earlier_release(ledger, servers, added, "slack:U1")
+    with pytest.raises(SecretUnavailable, match="not bound to an address yet"):
+        await servers.reveal(added)
+    await servers.bind_earlier()
+    assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
+    with pytest.raises(SecretUnavailable, match=r"entered for https://jira\.example:443"):
+        await servers.reveal(moved(added, HttpTransport("https://evil.example/mcp")))
+
+
+@pytest.mark.parametrize(
+    ("by", "operators"), [("console:root", True), ("api:admin", True), ("api:ci", False), ("slack:U1", False)]
+)
+async def test_of_an_earlier_releases_references_the_operators_own_hold(
+    ledger: Ledger, by: str, *, operators: bool
+) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(JIRA), {}, Author("test", "x", "x"))
+    await as_an_earlier_release(ledger, servers, added, by)
+    await servers.bind_earlier()
+    (kept,) = await servers.records()
+    assert kept.secrets[AUTH_SECRET].vouched is operators
+    if operators:
+        assert await servers.reveal(kept) == {AUTH_SECRET: "the-operators-key"}
+    else:
+        with pytest.raises(SecretUnavailable, match="not granted"):
+            await servers.reveal(kept)
+
+
+async def test_a_secret_that_no_key_opens_stays_unbound_and_is_not_opened(ledger: Ledger) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    await as_an_earlier_release(ledger, servers, added, "slack:U1")
+    other = SqlServerStore(ledger.database, make_box("ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="), {})
+    await other.bind_earlier()
+    with pytest.raises(SecretUnavailable, match="not bound to an address yet"):
+        await servers.reveal(added)
+    await servers.bind_earlier()
+    assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
+
+
+async def test_a_rotation_keeps_secrets_where_they_are_bound(ledger: Ledger) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    assert (await servers.reseal(ANA)).count == 1
+    assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
+    with pytest.raises(SecretUnavailable):
+        await servers.reveal(moved(added, HttpTransport("https://evil.example/mcp")))
+
+
+async def test_a_server_of_the_same_name_that_is_added_again_has_no_secret(ledger: Ledger) -> None:
+    servers = store(ledger)
+    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
+    await servers.remove(added.id, added.version, ANA)
+    again = await servers.add(record(), {}, ANA)
+    assert again.missing == {AUTH_SECRET}
