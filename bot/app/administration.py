@@ -22,8 +22,9 @@ from bot.domain.pins import Pinned
 from bot.domain.policies import Judgement, Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.rule_language import words
+from bot.domain.secret_strength import weakness
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import ServerConfig, ServerEntry, ServerRecord, Synced
+from bot.domain.servers import USER_SLOT, ServerConfig, ServerEntry, ServerRecord, Synced
 from bot.domain.sign_ins import SignInKey
 from bot.domain.terms import Terms
 from bot.domain.tools import Tool
@@ -196,7 +197,8 @@ class LiveAdministration:
         config, problem, secrets = record.config, "", frozenset[str]()
         try:
             values = await self.servers.reveal(record)
-            secrets = frozenset(values.values())
+            # A user name may be a word, which must not be taken out of every text.
+            secrets = frozenset(value for slot, value in values.items() if slot != USER_SLOT or not weakness(value))
             config = ready(replace(record, config=launched(record.config, self.allowances.templates())), values)
         except SecretUnavailable as error:
             problem = str(error)

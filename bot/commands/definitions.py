@@ -40,6 +40,7 @@ from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,
     STDIO,
+    USER_SLOT,
     Authentication,
     AuthenticationKind,
     HttpKind,
@@ -58,6 +59,7 @@ HEADER_PREFIX = "header:"
 LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
 _MISSING = f"Its secret is missing. {REFERENCE}"
+_MISSING_USER = "The user name is missing. Write env:NAME or file:/absolute/path: it is kept like the password."
 _NO_CLIENT = "Which client? The id is missing that the bot was given when it was registered there."
 
 
@@ -86,13 +88,16 @@ def drafted(
 
 
 def entered_later(draft: Drafted) -> Drafted:
-    """The draft with a place for the secret that it signs in with, instead of the error that it is missing: it is
-    entered once the rest is kept.
+    """The draft with a place for the secret that it signs in with, and for a user name, instead of the error that it is
+    missing: it is entered once the rest is kept.
     """
-    if draft.errors.get("secret") != _MISSING:
+    slots = {"secret": AUTH_SECRET, "username": USER_SLOT}
+    later = {name for name in slots if draft.errors.get(name) in (_MISSING, _MISSING_USER)}
+    if not later:
         return draft
-    errors = {name: error for name, error in draft.errors.items() if name != "secret"}
-    secrets = {**draft.record.secrets, AUTH_SECRET: SecretReference(SecretSource.STORED)}
+    errors = {name: error for name, error in draft.errors.items() if name not in later}
+    stored = {slots[name]: SecretReference(SecretSource.STORED) for name in later}
+    secrets = {**draft.record.secrets, **stored}
     return Drafted(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
 
 
@@ -192,10 +197,7 @@ class _Draft:
                 self._errors.setdefault("client_id", _NO_CLIENT)
             return Authentication(kind, client_id=client_id, scope=scope)
         header = self._read("auth_header", before.header, read_header) or "Authorization"
-        username = self._read("username", before.username, lambda text: read_text(text, 255))
-        if kind is AuthenticationKind.BASIC and not username:
-            self._errors.setdefault("username", "Who signs in? The user name is missing.")
-        return Authentication(kind, header, username if kind is AuthenticationKind.BASIC else "")
+        return Authentication(kind, header)
 
     def _secrets(
         self, transport: Transport, authentication: Authentication, hidden: str
@@ -215,6 +217,8 @@ class _Draft:
                     "secret", "Say how it signs in: header, basic, api_key, oauth or client_credentials."
                 )
             return references, {}
+        if authentication.kind is AuthenticationKind.BASIC and (user := self._user()) is not None:
+            references[USER_SLOT] = user
         if hidden and (objection := unusable_secret(hidden)):
             self._errors["hidden"] = objection
         before = self._secret_before(authentication)
@@ -228,6 +232,20 @@ class _Draft:
         if authentication.kind is AuthenticationKind.OAUTH and not authentication.client_id:
             self._errors.setdefault("client_id", _NO_CLIENT)
         return {**references, AUTH_SECRET: reference}, {AUTH_SECRET: hidden} if hidden else {}
+
+    def _user(self) -> SecretReference | None:
+        """Where the user name is. It is kept like the password: a reference, or itself among the values."""
+        text = self._fields.get("username", "").strip()
+        if USER_SLOT in self._values:
+            if objection := unusable_user(self._values[USER_SLOT]):
+                self._errors["username"] = objection
+            return SecretReference(SecretSource.STORED)
+        before = self._base.secrets.get(USER_SLOT)
+        if text and text != KEEP:
+            return self._read("username", before, read_reference)
+        if before is None:
+            self._errors.setdefault("username", _MISSING_USER)
+        return before
 
     def _secret_before(self, authentication: Authentication) -> SecretReference | None:
         """The secret that is there, if it is one of this kind: what is sent to the server itself is no client's, which
@@ -268,6 +286,31 @@ KEEP = "***"
 """Stands for a secret that is kept elsewhere, and leaves it as it is (C18)."""
 
 
+def unusable_user(value: str) -> str:
+    """Return what is wrong with a user name for basic; empty if it can be used."""
+    return "A user name is without a colon." if ":" in value else unusable_secret(value)
+
+
+def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
+    """Return the values by slot that somebody has entered for a slot, and what is wrong with them; empty if they can be
+    used. The user name and the password of basic are entered together unless the user name is a reference.
+    """
+    if slot == AUTH_SECRET and enters_pair(record):
+        user, colon, password = value.partition(":")
+        if not (user and colon and password):
+            return {}, "Enter both, as USER:PASSWORD."
+        return {USER_SLOT: user, AUTH_SECRET: password}, unusable_user(user) or unusable_secret(password)
+    return {slot: value}, unusable_user(value) if slot == USER_SLOT else unusable_secret(value)
+
+
+def enters_pair(record: ServerRecord) -> bool:
+    """Return True if a server's secret is entered as USER:PASSWORD."""
+    user = record.secrets.get(USER_SLOT)
+    return record.authentication.kind is AuthenticationKind.BASIC and (
+        user is None or user.source is SecretSource.STORED
+    )
+
+
 def unusable_secret(value: str) -> str:
     """What is wrong with a secret, nothing if it can be used."""
     if not value:
@@ -296,9 +339,9 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
     lines = "\n".join(
         f"{slot.partition(':')[2]}={KEEP if reference.source is SecretSource.STORED else reference}"
         for slot, reference in sorted(record.secrets.items())
-        if slot != AUTH_SECRET
+        if slot not in (AUTH_SECRET, USER_SLOT)
     )
-    kept = record.secrets.get(AUTH_SECRET)
+    kept, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
     return {
         "name": config.name,
         "title": config.title,
@@ -306,7 +349,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         **_transport_fields(config.transport),
         "auth": record.authentication.kind.value,
         "auth_header": record.authentication.header,
-        "username": record.authentication.username,
+        "username": "" if user is None else KEEP if user.source is SecretSource.STORED else str(user),
         "client_id": record.authentication.client_id,
         "scope": record.authentication.scope,
         "secret": str(kept) if kept is not None and kept.source is not SecretSource.STORED else "",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from bot.commands.definitions import command_line, unusable_secret
+from bot.commands.definitions import command_line, entered_values, enters_pair
 from bot.commands.directory import Directory, Seen
 from bot.commands.parts import CommandParts, People
 from bot.commands.refusals import Refusal
@@ -21,7 +22,15 @@ from bot.commands.server_secrets import check_use
 from bot.domain.conversations import Author, Member
 from bot.domain.links import TOKEN, SecretLink
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import AUTH_SECRET, OAUTH_KINDS, AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
+from bot.domain.servers import (
+    AUTH_SECRET,
+    OAUTH_KINDS,
+    USER_SLOT,
+    AuthenticationKind,
+    HttpTransport,
+    ServerRecord,
+    StdioTransport,
+)
 from bot.errors import Conflict, CountersignError, DatabaseError, DeliveryFailed, NotFound
 from bot.stores import LinkStore
 
@@ -31,6 +40,7 @@ _ASKING_SECONDS = 10.0
 _TELLING_SECONDS = 3.0
 """Whoever has entered a secret waits for that."""
 _STORED = SecretReference(SecretSource.STORED)
+_WANTED_PAIR = "User name and password, as USER:PASSWORD,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +125,8 @@ class SecretEntry:
             return Gone()
         link, record = found
         entry, value = _entry(link, record), value.strip()
-        if why := unusable_secret(value):
+        values, why = entered_values(record, link.slot, value)
+        if why:
             return Unusable(entry, why)
         if str(record.version) != version:
             # It may have another address now, for which nobody has meant this secret.
@@ -125,7 +136,7 @@ class SecretEntry:
             return member
         if await self._links.take(token) is None:
             return Gone()
-        return await self._keep(entry, record, value, member.author)
+        return await self._keep(entry, record, values, member.author)
 
     async def tell(self, entry: Entry) -> None:
         """Say to whoever asked for the link that it has been used, if they can be told."""
@@ -166,12 +177,12 @@ class SecretEntry:
             return Denied(str(refusal))
         return member
 
-    async def _keep(self, entry: Entry, record: ServerRecord, value: str, by: Author) -> Outcome:
+    async def _keep(self, entry: Entry, record: ServerRecord, values: Mapping[str, str], by: Author) -> Outcome:
         slot = entry.link.slot
-        changed = replace(record, secrets={**record.secrets, slot: _STORED})
+        changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, _STORED)})
         changes = {f"secret {slot}": f"{record.secrets.get(slot) or 'nothing'} → {_STORED}, by a one-time link"}
         try:
-            await self._parts.server_store.change(changed, {slot: value}, by, changes=changes)
+            await self._parts.server_store.change(changed, values, by, changes=changes)
         except Conflict:
             return Denied("The server was changed at this very moment. Ask for another link.")
         except NotFound:
@@ -210,7 +221,8 @@ def _wanted(slot: str, record: ServerRecord) -> str:
         case "env", _:
             return f"Value of the variable {name}"
         case _, AuthenticationKind.BASIC:
-            return f"Password of {signing_in.username}"
+            pair = _WANTED_PAIR if enters_pair(record) else "Password"
+            return "User name" if slot == USER_SLOT else pair
         case _, AuthenticationKind.API_KEY:
             return "API key"
         case _, AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:

@@ -14,7 +14,7 @@ from bot.commands.phrases import counted
 from bot.domain.commands import Action, Reply
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.links import LINK_SECONDS
-from bot.domain.servers import AUTH_SECRET, ServerRecord
+from bot.domain.servers import AUTH_SECRET, USER_SLOT, ServerRecord
 
 PATH = "/secret/"
 """Where the page is; what is in the link comes behind it."""
@@ -70,14 +70,15 @@ class SecretLinks:
 
 def missing_slots(record: ServerRecord) -> tuple[str, ...]:
     """The slots of the secrets that a record misses, the one it signs in with first."""
-    return tuple(sorted(record.missing, key=lambda slot: (slot != AUTH_SECRET, slot)))
+    # A user name is entered together with its password.
+    with_password = {USER_SLOT} if AUTH_SECRET in record.missing else set[str]()
+    return tuple(sorted(record.missing - with_password, key=lambda slot: (slot != AUTH_SECRET, slot)))
 
 
 def awaited(record: ServerRecord) -> str:
     """What a server waits for, in a few words."""
-    if record.missing == {AUTH_SECRET}:
-        return "the secret it signs in with"
-    return counted(len(record.missing), "secret")
+    slots = missing_slots(record)
+    return "the secret it signs in with" if slots == (AUTH_SECRET,) else counted(len(slots), "secret")
 
 
 def _commands(record: ServerRecord, slots: Sequence[str]) -> tuple[tuple[str, str], ...]:

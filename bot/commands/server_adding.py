@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
 from bot.commands.definition_fields import KINDS, TRANSPORTS, is_slug
-from bot.commands.definitions import Drafted
+from bot.commands.definitions import KEEP, Drafted
 from bot.commands.parts import CommandParts
 from bot.commands.phrases import named, policy_meant
 from bot.commands.secret_links import SecretLinks, awaited
@@ -39,7 +39,7 @@ from bot.commands.server_templates import (
     without_template,
 )
 from bot.domain.commands import Form, Reply
-from bot.domain.servers import ServerRecord
+from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerRecord
 
 _INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
 _NOTHING = "Nothing was added."
@@ -77,7 +77,12 @@ class ServerAdding:
         wish = Wish(fields, member, request.conversation, name, everywhere, argv_given(arguments))
         draft = await self._drafting.new(wish)
         draft = draft if request.hidden_input else self._ready(draft)
-        if draft.errors.keys() == {"secret"} and not arguments.given("secret") and request.hidden_input:
+        if (
+            "secret" in draft.errors
+            and draft.errors.keys() <= {"secret", "username"}
+            and not arguments.given("secret")
+            and request.hidden_input
+        ):
             # All it lacks can be typed here without an echo.
             yield self._form(_as_filled(wish, arguments.one("policy")), {}, _SIGNING_IN, Asking.PROMPT)
             return
@@ -97,13 +102,15 @@ class ServerAdding:
         number, asking = step_number(filled), self._asking(filled)
         steps = steps_with_templates(fields, asking, self._templates())
         title, transport = fields.get("title", "").strip(), fields["transport"]
+        hidden, values = _typed(fields)
         wish = Wish(
-            split(fields),
+            {**split(fields), **({"username": KEEP} if values else {})},
             filled.member,
             filled.conversation,
             title,
             self._rights.everywhere(filled.member),
-            hidden=fields.get(SECRET_FIELD, "").strip(),
+            hidden=hidden,
+            values=values,
         )
         draft = await self._drafting.new(wish)
         draft = draft if filled.hidden_input else self._ready(draft)
@@ -173,6 +180,15 @@ class ServerAdding:
             return
         async for reply in self._drafting.looked_at(record, "added", verify=verify):
             yield reply
+
+
+def _typed(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """The secret that was typed, and the user name that was typed before it, by its slot."""
+    hidden = fields.get(SECRET_FIELD, "").strip()
+    user, colon, password = hidden.partition(":")
+    if fields.get("auth") != AuthenticationKind.BASIC or fields.get("username", "").strip() or not colon:
+        return hidden, {}
+    return password, {USER_SLOT: user}
 
 
 def _as_filled(wish: Wish, policy: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ def record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
     authentication, signs_in = record.authentication, ""
     match authentication.kind:
         case AuthenticationKind.BASIC:
-            signs_in = f"basic, as {authentication.username}"
+            signs_in = "basic"
         case AuthenticationKind.HEADER | AuthenticationKind.API_KEY:
             signs_in = f"{authentication.kind.value}, in {authentication.header}"
         case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:

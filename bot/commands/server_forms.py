@@ -62,7 +62,9 @@ _POLICY = Field(
     value=POLICY_CHOICES[0],
 )
 _HEADER = Field("auth_header", "Header", hint="the header that carries the secret", value="Authorization", longest=100)
-_USER = Field("username", "User name", required=True, longest=255)
+_USER = Field(
+    "username", "User name reference", hint="env:NAME or file:/path: it is kept like the password", longest=1024
+)
 _SECRET = Field(
     "secret",
     "Secret reference",
@@ -140,7 +142,7 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
     return steps
 
 
-_USER_IF_BASIC = Field("username", "User name", hint="for basic", longest=255)
+_USER_IF_BASIC = replace(_USER, hint="for basic: env:NAME or file:/path; *** keeps the one there is")
 
 
 def confirmation(name: str) -> Field:
@@ -213,7 +215,7 @@ def _signing_in(auth: str, asking: Asking) -> list[Step]:
         case "header" | "api_key":
             return [(_HEADER, *_ASKED[asking])]
         case "basic":
-            return [(_USER, *_ASKED[asking])]
+            return [(_USER, *_ASKED_OF_BASIC[asking])]
         case "oauth":
             return [(_CLIENT, _SCOPE, _CLIENT_SECRET, *_ASKED[asking][1:])]
         case "client_credentials":
@@ -222,4 +224,10 @@ def _signing_in(auth: str, asking: Asking) -> list[Step]:
             return []
 
 
+_PAIR = replace(
+    _HIDDEN,
+    label="User name and password",
+    hint="as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference",
+)
+_ASKED_OF_BASIC = {Asking.REFERENCE: (_SECRET,), Asking.PROMPT: (_SECRET, _PAIR), Asking.LINK: (_SECRET_OR_LINK,)}
 _ASKED = {Asking.REFERENCE: (_SECRET,), Asking.PROMPT: (_SECRET, _HIDDEN), Asking.LINK: (_SECRET_OR_LINK,)}

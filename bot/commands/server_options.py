@@ -28,7 +28,7 @@ _DEFINING = (
     Parameter("description", "what it is for", _OPTION, metavar="TEXT"),
     Parameter("auth", "how the bot shows who it is", _OPTION, choices=KINDS),
     Parameter("auth-header", "the header that carries the secret", _OPTION, metavar="HEADER"),
-    Parameter("username", "who signs in, for basic", _OPTION, metavar="USER"),
+    Parameter("username", "where the user name of basic is, kept like the password", _OPTION, metavar="SECRETREF"),
     Parameter("client-id", "what the sign-in page knows the bot by, for oauth", _OPTION, metavar="ID", opaque=True),
     Parameter("scope", "what to ask for, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
     Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),

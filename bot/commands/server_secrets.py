@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from bot.commands.command import SECRET_FIELD, Deed, Filled, Request
-from bot.commands.definitions import LONGEST_SECRET, Drafted, unusable_secret
+from bot.commands.definitions import LONGEST_SECRET, Drafted, entered_values, enters_pair
 from bot.commands.directory import Directory, Seen
 from bot.commands.parameters import SERVER
 from bot.commands.parts import CommandParts
@@ -22,6 +22,7 @@ from bot.domain.conversations import Author, Member
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
+    USER_SLOT,
     AuthenticationKind,
     HttpTransport,
     ServerRecord,
@@ -89,14 +90,15 @@ class ServerSecrets:
         if not value and not filled.errors:
             # A pipe that has nothing in it will have nothing in it the next time either.
             raise Refusal("No secret was typed, so none is set.")
-        error = filled.errors.get(SECRET_FIELD, "") or unusable_secret(value)
+        values, objection = entered_values(record, slot, value)
+        error = filled.errors.get(SECRET_FIELD, "") or objection
         if error:
             yield secret_form(record, slot, error)
             return
         if str(record.version) != version:
             yield self._overtaken(record)
             return
-        async for reply in self._keep(record, slot, SecretReference(SecretSource.STORED), {slot: value}, filled.author):
+        async for reply in self._keep(record, slot, SecretReference(SecretSource.STORED), values, filled.author):
             yield reply
 
     async def _clear(self, request: Request) -> AsyncIterator[Reply]:
@@ -113,6 +115,7 @@ class ServerSecrets:
         authentication = record.authentication
         if slot == AUTH_SECRET and authentication.kind is not AuthenticationKind.OAUTH:
             authentication = replace(authentication, kind=AuthenticationKind.NONE)
+            secrets.pop(USER_SLOT, None)
         changed = replace(record, secrets=secrets, authentication=authentication)
         async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, "cleared"):
             yield reply
@@ -178,7 +181,7 @@ class ServerSecrets:
     ) -> AsyncIterator[Reply]:
         before = record.secrets.get(slot)
         check_use(record, slot)
-        changed = replace(record, secrets={**record.secrets, slot: reference})
+        changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, reference), slot: reference})
         said = f"{before or 'nothing'} → {reference}"
         async for reply in self._change(changed, values, by, {f"secret {slot}": said}, "set"):
             yield reply
@@ -213,7 +216,7 @@ def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "
     hint = "it is not shown, and kept encrypted"
     field = Field(
         SECRET_FIELD,
-        f"Secret {slot} of {record.config.name}" if intro else "Secret",
+        _label(record, slot, named_server=bool(intro)),
         FieldKind.SECRET,
         hint,
         required=True,
@@ -230,6 +233,11 @@ def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "
     )
 
 
+def _label(record: ServerRecord, slot: str, *, named_server: bool) -> str:
+    pair = ", as USER:PASSWORD" if slot == AUTH_SECRET and enters_pair(record) else ""
+    return f"Secret {slot} of {record.config.name}{pair}" if named_server else f"Secret{pair}"
+
+
 def _is_sign_in(request: Request) -> bool:
     """Whether this is about the sign-in itself, which is no secret that anybody could name."""
     return request.arguments.one("slot").lower().replace("_", "-") == SIGN_IN
@@ -244,6 +252,8 @@ def _slot(record: ServerRecord, text: str) -> str:
     match record.config.transport, kind.lower():
         case HttpTransport(), "auth" if not name:
             return AUTH_SECRET
+        case HttpTransport(), "username" if not name and record.authentication.kind is AuthenticationKind.BASIC:
+            return USER_SLOT
         case HttpTransport(), "header" if _fits(name, "-") and not is_reserved_header(name):
             return f"header:{name}"
         case StdioTransport(launch=None), "env" if _fits(name, "_"):

@@ -216,14 +216,13 @@ OAUTH_KINDS = frozenset({AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CRE
 @dataclass(frozen=True, slots=True)
 class Authentication:
     """`header` is the name of the header that carries the secret: as it is, or as a bearer's for an API key whose
-    header is `Authorization`. `username` is for `basic`. For the two kinds of OAuth: `client_id` is what the
-    authorization server knows the bot by, if it was registered there by hand, and the secret is that client's; `scope`
-    is what is asked for where the server does not say.
+    header is `Authorization`. The user name of `basic` is a secret of its own (`USER_SLOT`). For the two kinds of
+    OAuth: `client_id` is what the authorization server knows the bot by, if it was registered there by hand, and the
+    secret is that client's; `scope` is what is asked for where the server does not say.
     """
 
     kind: AuthenticationKind = AuthenticationKind.NONE
     header: str = "Authorization"
-    username: str = ""
     client_id: str = ""
     scope: str = ""
 
@@ -241,7 +240,9 @@ class OAuthTerms:
 
 
 AUTH_SECRET = "auth"  # noqa: S105 - the name of a slot
-"""The slot of the header's value, the password or the key. The others are `env:NAME` and `header:NAME`."""
+"""The slot of the header's value, the password or the key. The others are USER_SLOT, `env:NAME` and `header:NAME`."""
+USER_SLOT = "username"
+"""The slot of the user name of `basic`, which is kept and shown like the password."""
 
 
 @dataclass(frozen=True, slots=True)

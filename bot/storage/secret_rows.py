@@ -6,6 +6,7 @@ row and it has not been bound yet.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,8 +16,9 @@ from sqlalchemy import bindparam
 
 from bot.domain.secret_binding import binding_of
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import ServerRecord
+from bot.domain.servers import USER_SLOT, ServerRecord
 from bot.storage.clock import now
+from bot.storage.database import json_text
 from bot.storage.tables import mcp_secrets, mcp_servers
 
 _of = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
@@ -44,6 +46,12 @@ _replace = (
         mcp_secrets.c.ciphertext == bindparam("was"),
     )
     .values(ciphertext=bindparam("to"))
+)
+_authentications = sa.select(mcp_servers.c.id, mcp_servers.c.authentication)
+_clear_user = (
+    mcp_servers.update()
+    .where(mcp_servers.c.id == bindparam("i"), mcp_servers.c.authentication == bindparam("was"))
+    .values(authentication=bindparam("to"))
 )
 _bind = (
     mcp_secrets.update()
@@ -116,6 +124,50 @@ def bind(connection: sa.Connection, rows: Iterable[Bound]) -> int:
         ).rowcount
         for row in rows
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PlainUser:
+    """A server whose user name an earlier release kept in the clear. `authentication` is the column without it."""
+
+    server_id: str
+    user: str
+    was: str
+    authentication: str
+
+
+def read_plain_users(connection: sa.Connection) -> Sequence[PlainUser]:
+    """The user names that are kept in the clear."""
+    found = []
+    for row in connection.execute(_authentications):
+        try:
+            body = json.loads(row.authentication)
+            user = body.get("username", "")
+        except (ValueError, AttributeError):
+            continue
+        if user and isinstance(user, str):
+            found.append(PlainUser(row.id, user, row.authentication, json_text({**body, "username": ""})))
+    return found
+
+
+def seal_users(connection: sa.Connection, pairs: Iterable[tuple[PlainUser, str, str]]) -> int:
+    """Put user names into rows of their own, each with its ciphertext and the place it is bound to. Return how many
+    were still in the clear.
+    """
+    count = 0
+    for user, ciphertext, bound_to in pairs:
+        changed = connection.execute(
+            _clear_user, {"i": user.server_id, "was": user.was, "to": user.authentication}
+        ).rowcount
+        if not changed:
+            continue
+        row = {"server_id": user.server_id, "slot": USER_SLOT, "source": SecretSource.STORED.value, "place": ""}
+        connection.execute(_delete, {"i": user.server_id, "s": USER_SLOT})
+        connection.execute(
+            _add, {**row, "bound_to": bound_to, "vouched": False, "ciphertext": ciphertext, "updated_by": ""}
+        )
+        count += 1
+    return count
 
 
 def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:

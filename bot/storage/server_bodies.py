@@ -58,7 +58,8 @@ def server_row(record: ServerRecord) -> dict[str, Any]:
                 "v": VERSION,
                 "kind": record.authentication.kind.value,
                 "header": record.authentication.header,
-                "username": record.authentication.username,
+                # Processes of an earlier release read it. The user name itself is a secret, in a row of its own.
+                "username": "",
                 "client_id": record.authentication.client_id,
                 "scope": record.authentication.scope,
             }
@@ -87,7 +88,6 @@ def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecor
         authentication=Authentication(
             AuthenticationKind(authentication["kind"]),
             authentication["header"],
-            authentication["username"],
             authentication.get("client_id", ""),
             authentication.get("scope", ""),
         ),

@@ -21,7 +21,7 @@ from bot.domain.conversations import Author
 from bot.domain.secret_binding import binding_of
 from bot.domain.secret_grants import FindGrants, no_grants
 from bot.domain.secrets import SecretSource
-from bot.domain.servers import ServerRecord, Standing, Synced
+from bot.domain.servers import USER_SLOT, ServerRecord, Standing, Synced
 from bot.errors import NotFound, SecretUnavailable
 from bot.storage import audit, capability_rows, secret_rows, server_rows, sign_in_rows
 from bot.storage.database import Database
@@ -164,18 +164,21 @@ class SqlServerStore:
         return Resealed(await self._database.run(transaction), tuple(unopened))
 
     async def bind_earlier(self) -> None:
-        """Bind the secrets that an earlier release kept to the place that their server has now. One that no key opens
-        stays as it is, and is not opened. References of the operator stay the operator's.
+        """Bind the secrets that an earlier release kept to the place that their server has now, and encrypt user names
+        that it kept in the clear. A secret that no key opens stays as it is, and is not opened. References of the
+        operator stay the operator's.
         """
         unbound = await self._database.run(secret_rows.read_unbound)
-        if not unbound:
+        users = await self._database.run(secret_rows.read_plain_users)
+        if not unbound and not users:
             return
         records = {record.id: record for record in await self.records()}
         bound = await asyncio.to_thread(self._bind, unbound, records)
+        sealed = await asyncio.to_thread(self._seal_users, users, records)
 
         def transaction(connection: sa.Connection) -> None:
             take_turns(connection)
-            if secret_rows.bind(connection, bound):
+            if secret_rows.bind(connection, bound) + secret_rows.seal_users(connection, sealed):
                 bump(connection)
 
         await self._database.run(transaction)
@@ -199,6 +202,23 @@ class SqlServerStore:
             vouched = row.source != SecretSource.STORED and is_operators(row.updated_by)
             bound.append(secret_rows.Bound(record.id, row.slot, ciphertext, place, vouched))
         return bound
+
+    def _seal_users(
+        self, users: Sequence[secret_rows.PlainUser], records: Mapping[str, ServerRecord]
+    ) -> Sequence[tuple[secret_rows.PlainUser, str, str]]:
+        sealed = []
+        for user in users:
+            record = records.get(user.server_id)
+            if record is None:
+                continue
+            place = binding_of(record, USER_SLOT)
+            try:
+                ciphertext = self._box.seal(user.user, place_of(record.id, USER_SLOT, place))
+            except SecretUnavailable as error:
+                log.warning("the user name of the server %s is kept in the clear: %s", record.config.name, error)
+                continue
+            sealed.append((user, ciphertext, place))
+        return sealed
 
     def _seal(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
         return {

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from bot.domain.servers import (
     AUTH_SECRET,
+    USER_SLOT,
     Authentication,
     AuthenticationKind,
     HttpTransport,
@@ -40,7 +41,7 @@ def ready(record: ServerRecord, values: Mapping[str, str]) -> ServerConfig:
             return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
         case HttpTransport() as endpoint:
             secret = values.get(AUTH_SECRET, "")
-            signing_in = _signing_in(config.name, record.authentication, secret)
+            signing_in = _signing_in(config.name, record.authentication, secret, values.get(USER_SLOT, ""))
             headers = _joined(endpoint.headers, _slots(values, _HEADER), signing_in)
             for name, value in headers.items():
                 _check_header(config.name, name, value)
@@ -83,7 +84,7 @@ def _joined(*several: Mapping[str, str]) -> dict[str, str]:
     return dict({name.lower(): (name, value) for each in several for name, value in each.items()}.values())
 
 
-def _signing_in(server: str, authentication: Authentication, secret: str) -> dict[str, str]:
+def _signing_in(server: str, authentication: Authentication, secret: str, user: str) -> dict[str, str]:
     """The header that shows who the bot is, if it is always the same. RFC 7617 (basic), RFC 6750 (bearer)."""
     kind = authentication.kind
     if not secret and kind not in _WITHOUT_HEADER:
@@ -95,10 +96,15 @@ def _signing_in(server: str, authentication: Authentication, secret: str) -> dic
             bearer = authentication.header.lower() == "authorization"
             return {authentication.header: f"Bearer {secret}" if bearer else secret}
         case AuthenticationKind.BASIC:
-            if ":" in authentication.username:
+            if not user:
+                raise Unusable(
+                    f"Server {server} has no user name to sign in with.",
+                    f"set it: /mcp secret set {server} {USER_SLOT}; after an upgrade check MCP_ENCRYPTION_KEY first",
+                )
+            if ":" in user:
                 raise Unusable(f"Server {server}: a user name for basic must be without a colon.", "correct it")
             try:
-                pair = f"{authentication.username}:{secret}".encode()
+                pair = f"{user}:{secret}".encode()
             except UnicodeEncodeError:
                 raise Unusable(f"Server {server}: its secret is no text.", "set it again, as plain text") from None
             return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}

@@ -102,7 +102,7 @@ async def test_a_variable_that_is_no_text_is_that_servers_problem_alone(
 ) -> None:
     monkeypatch.setitem(os.environ, "MCP_SECRET_BYTES", os.fsdecode(b"\xff\xfe not text"))
     secret = {AUTH_SECRET: SecretReference(SecretSource.ENVIRONMENT, "MCP_SECRET_BYTES", vouched=True)}
-    authentication = Authentication(kind, username="ana")
+    authentication = Authentication(kind)
     async with office() as (here, there):
         await there.servers.add(record(authentication=authentication, secrets=secret), {}, ANA)
         await there.servers.add(record("notes", id="n1"), {}, ANA)

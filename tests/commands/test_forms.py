@@ -90,10 +90,31 @@ async def test_a_server_that_signs_in_is_asked_for_its_secret_in_a_second_step()
     wrong = await held.submit(second, {"secret": "hunter2"})
     assert set(errors(wrong)) == {"username", "secret"}
     assert isinstance(wrong, Form)
-    reply = await held.submit(wrong, {"username": "ana", "secret": "file:/run/secrets/github"})
+    reply = await held.submit(wrong, {"username": "env:MCP_SECRET_USER", "secret": "file:/run/secrets/github"})
     assert isinstance(reply, Reply)
     [record] = held.store.kept.values()
-    assert (record.authentication.username, str(record.secrets["auth"])) == ("ana", "file:/run/secrets/github")
+    assert {slot: str(reference) for slot, reference in record.secrets.items()} == {
+        "username": "env:MCP_SECRET_USER",
+        "auth": "file:/run/secrets/github",
+    }
+
+
+async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_prompt() -> None:
+    held = office()
+    form = await held.form("mcp add jira --url https://jira.example/mcp --auth basic", hidden_input=True)
+    [secret] = [field for field in form.fields if field.kind is FieldKind.SECRET]
+    assert "USER:PASSWORD" in secret.hint
+    wrong = await held.submit(form, {secret.name: "n0-user-name"}, hidden_input=True)
+    assert "username" in errors(wrong)
+    reply = await held.submit(form, {secret.name: "robot:pass:w0rd"}, hidden_input=True)
+    assert isinstance(reply, Reply)
+    [record] = held.store.kept.values()
+    assert held.store.values[record.id] == {"username": "robot", "auth": "pass:w0rd"}
+    again = await held.form("mcp secret rotate jira auth", hidden_input=True)
+    assert "USER:PASSWORD" in again.fields[0].label
+    await held.submit(again, {secret.name: "robot2:other"}, hidden_input=True)
+    assert held.store.values[record.id] == {"username": "robot2", "auth": "other"}
+    assert "robot" not in repr(await held.ask("mcp show jira"))
 
 
 async def test_a_secret_itself_is_asked_for_by_a_hidden_prompt_alone() -> None:
@@ -118,7 +139,7 @@ async def test_a_secret_itself_is_asked_for_by_a_hidden_prompt_alone() -> None:
 async def test_a_token_in_any_field_is_not_saved_and_not_shown_again(field: str) -> None:
     held = office()
     first = await held.form("mcp add")
-    answer = await held.submit(first, {**GOOD, "auth": "basic", "username": "ana", "secret": "env:A", field: TOKEN})
+    answer = await held.submit(first, {**GOOD, "auth": "basic", "username": "env:U", "secret": "env:A", field: TOKEN})
     assert TOKEN not in repr(answer)
     assert not held.store.kept
     if field in {"title", "where"}:

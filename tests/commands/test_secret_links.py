@@ -90,10 +90,10 @@ async def test_a_form_that_is_sent_back_without_a_reference_leads_to_a_link(held
     assert isinstance(second, Form)
     secret = next(field for field in second.fields if field.name == "secret")
     assert (secret.required, "link" in secret.hint, len(secret.hint) <= 100) == (False, True, True)
-    again = await held.submit(second, {"username": ""})
+    again = await held.submit(second, {"username": "robot"})
     assert isinstance(again, Form)
     assert {field.name for field in again.fields if field.error} == {"username"}
-    reply = await held.submit(again, {"username": "robot"})
+    reply = await held.submit(again, {"username": ""})
     assert isinstance(reply, Reply)
     assert address(reply)
     assert [(link.slot, link.person) for link in held.links.made] == [(AUTH_SECRET, ANA)]

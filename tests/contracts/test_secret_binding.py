@@ -13,6 +13,7 @@ from bot.domain.secret_grants import SecretGrant, SecretGrants
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
+    USER_SLOT,
     Authentication,
     AuthenticationKind,
     HttpKind,
@@ -24,7 +25,7 @@ from bot.domain.servers import (
     Transport,
 )
 from bot.errors import SecretUnavailable
-from bot.storage.secret_box import make_box
+from bot.storage.secret_box import SecretBox, make_box
 from bot.storage.secret_rows import place_of
 from bot.storage.server_store import SqlServerStore
 from tests.fakes.parts import ANA
@@ -233,6 +234,41 @@ async def test_a_secret_that_no_key_opens_stays_unbound_and_is_not_opened(ledger
         await servers.reveal(added)
     await servers.bind_earlier()
     assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
+
+
+async def with_a_plain_user(ledger: Ledger, servers: SqlServerStore) -> ServerRecord:
+    """A server that signs in by basic, as an earlier release kept it."""
+    basic = dataclasses.replace(record(), authentication=Authentication(AuthenticationKind.BASIC))
+    added = await servers.add(basic, {AUTH_SECRET: "typed"}, ANA)
+    body = '{"v": 1, "kind": "basic", "header": "Authorization", "username": "robot-7f3a"}'
+    await execute(ledger, "update mcp_servers set authentication = :body", body=body)
+    return added
+
+
+async def test_a_user_name_that_an_earlier_release_kept_in_the_clear_is_encrypted(ledger: Ledger) -> None:
+    servers = store(ledger)
+    await with_a_plain_user(ledger, servers)
+    revision = await servers.revision()
+    await servers.bind_earlier()
+    (kept,) = await servers.records()
+    assert kept.authentication == Authentication(AuthenticationKind.BASIC)
+    assert await servers.reveal(kept) == {AUTH_SECRET: "typed", USER_SLOT: "robot-7f3a"}
+    assert await servers.revision() > revision
+    rows = await ledger.database.run(
+        lambda connection: repr(connection.execute(sa.text("select * from mcp_servers")).all())
+    )
+    assert "robot-7f3a" not in rows
+    await servers.bind_earlier()
+    assert await servers.reveal(kept) == {AUTH_SECRET: "typed", USER_SLOT: "robot-7f3a"}
+
+
+async def test_a_user_name_that_cannot_be_encrypted_is_shown_to_nobody(ledger: Ledger) -> None:
+    servers = store(ledger)
+    await with_a_plain_user(ledger, servers)
+    await SqlServerStore(ledger.database, SecretBox(), {}).bind_earlier()
+    (kept,) = await servers.records()
+    assert "robot-7f3a" not in repr(kept)
+    assert USER_SLOT not in kept.secrets
 
 
 async def test_a_rotation_keeps_secrets_where_they_are_bound(ledger: Ledger) -> None:

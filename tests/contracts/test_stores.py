@@ -181,7 +181,7 @@ async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlSer
             description="What we wrote",
             auto_connect=False,
         ),
-        Authentication(AuthenticationKind.BASIC, "X-Auth", "bot", "client-7", "read write"),
+        Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write"),
         {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},
         Standing.DISCONNECTED,
     )

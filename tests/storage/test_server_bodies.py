@@ -28,4 +28,4 @@ def test_a_row_from_before_there_was_oauth_is_read() -> None:
     row = server_row(RECORD)
     authentication = {"v": 1, "kind": "basic", "header": "Authorization", "username": "robot"}
     row["authentication"] = json.dumps(authentication)
-    assert read(row).authentication == Authentication(AuthenticationKind.BASIC, username="robot")
+    assert read(row).authentication == Authentication(AuthenticationKind.BASIC)

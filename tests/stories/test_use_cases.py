@@ -90,8 +90,9 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
 ) -> None:
     secrets = tmp_path / "secrets"
     secrets.mkdir()
-    secret = secrets / "database"
+    secret, user = secrets / "database", secrets / "user"
     secret.write_text("wrong-horse-battery")
+    user.write_text("bot")
     who = {"sql": "select city from customers where name = 'Ada'"}
     with (
         database(tmp_path / "customers.db", "bot", PASSWORD) as kept,
@@ -106,7 +107,7 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
             MCP_SECRET_FOLDER=str(secrets),
         )
         async with place.terminal(columns=160) as terminal:
-            signing_in = f"--auth basic --username bot --secret file:{secret}"
+            signing_in = f"--auth basic --username file:{user} --secret file:{secret}"
             await terminal.asks(f"/mcp add db --url {kept.url} {signing_in}")
             await terminal.shows(
                 "db is added, and cannot be used yet.", "The server answers 401 Unauthorized. It asks for Basic."

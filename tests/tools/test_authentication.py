@@ -47,11 +47,11 @@ def record(config: ServerConfig, authentication: Authentication, values: Mapping
         (Authentication(API_KEY), {"Authorization": "Bearer my-secret"}),
         (Authentication(API_KEY, "authorization"), {"authorization": "Bearer my-secret"}),
         (Authentication(API_KEY, "X-Api-Key"), {"X-Api-Key": "my-secret"}),
-        (Authentication(BASIC, username="ana"), {"Authorization": "Basic YW5hOm15LXNlY3JldA=="}),
+        (Authentication(BASIC), {"Authorization": "Basic YW5hOm15LXNlY3JldA=="}),
     ],
 )
 def test_a_secret_goes_where_its_kind_wants_it(authentication: Authentication, sent: Mapping[str, str]) -> None:
-    assert headers(authentication, {"auth": "my-secret"}) == {"X-Plain": "yes", **sent}
+    assert headers(authentication, {"auth": "my-secret", "username": "ana"}) == {"X-Plain": "yes", **sent}
 
 
 def test_other_headers_may_be_secret_too_and_replace_those_of_the_same_name() -> None:
@@ -134,9 +134,9 @@ def test_what_does_not_fit_the_environment_is_refused(slot: str) -> None:
 
 @pytest.mark.parametrize("kind", [HEADER, BASIC, API_KEY])
 def test_every_form_of_a_secret_is_one(kind: AuthenticationKind) -> None:
-    values = {"auth": "my-secret"}
-    config = ready(record(REMOTE, Authentication(kind, username="ana"), values), values)
-    redact = Redaction(secrets_of(ServerEntry(config, secrets=frozenset(values.values()))))
+    values = {"auth": "my-secret", "username": "ana"}
+    config = ready(record(REMOTE, Authentication(kind), values), values)
+    redact = Redaction(secrets_of(ServerEntry(config, secrets=frozenset({"my-secret"}))))
     pair = base64.b64encode(b"ana:my-secret").decode()
     shown = redact(f"my-secret / Bearer my-secret / Basic {pair if kind is BASIC else ''}")
     assert "my-secret" not in shown

@@ -398,8 +398,12 @@ async def test_neither_a_link_nor_a_secret_is_logged(desk: Desk, caplog: pytest.
 
 async def test_each_kind_of_secret_is_asked_for_by_its_name(desk: Desk) -> None:
     url = desk.endpoint.url
-    basic = path_of(await desk.ask(f"mcp add basic --url {url} --auth basic --username robot"))
-    assert "Password of robot for basic" in text_of(await desk.open(basic))
+    basic = path_of(await desk.ask(f"mcp add basic --url {url} --auth basic"))
+    assert "User name and password, as USER:PASSWORD, for basic" in text_of(await desk.open(basic))
+    alone = await desk.enter(basic, "no-user-name-is-in-this")
+    assert (alone.status_code, "Enter both, as USER:PASSWORD." in text_of(alone)) == (422, True)
+    assert (await desk.enter(basic, f"robot:{SECRET}:with-a-colon")).status_code == 200
+    assert await desk.secrets() == {"username": "robot", "auth": f"{SECRET}:with-a-colon"}
     header = path_of(await desk.ask(f"mcp add header --url {url} --auth header --auth-header X-Token"))
     assert "Value of the header X-Token" in text_of(await desk.open(header))
     other = path_of(await desk.ask("mcp secret set header header:X-Team"))

@@ -42,7 +42,10 @@ async def test_no_secret_is_in_any_answer_or_in_the_log(folder: Path, caplog: py
             for name, more in (
                 ("one", {"apiKey": secret("api-key"), "config": {"headers": {"X-More": secret("header")}}}),
                 ("two", {"authType": "header", "config": {"headerValue": secret("header-value")}}),
-                ("three", {"authType": "basic", "config": {"username": "bot", "password": secret("password")}}),
+                (
+                    "three",
+                    {"authType": "basic", "config": {"username": secret("user"), "password": secret("password")}},
+                ),
             ):
                 answer = await api.post(SERVERS, json={"name": name, "url": jira.url, **more})
                 assert answer.status_code == 201, answer.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ async def api(folder: Path) -> AsyncIterator[Api]:
 async def jira() -> AsyncIterator[FakeEndpoint]:
     async with opened_jira() as endpoint:
         yield endpoint
+
+
+def stored(folder: Path) -> list[bytes]:
+    """What is in the database's files."""
+    return [path.read_bytes() for path in folder.iterdir() if path.name.startswith("countersign.db")]
 
 
 def sent(endpoint: FakeEndpoint) -> str:
@@ -184,12 +190,39 @@ async def test_basic_sign_in_takes_a_name_and_a_password(api: Api, jira: FakeEnd
     config = {"url": jira.url, "username": "bot", "password": SECRET}
     answer = await api.post(SERVERS, json={"name": "jira", "authType": "basic", "config": config})
     assert answer.status_code == 201
-    assert sent(jira).startswith("Basic ")
+    assert sent(jira) == f"Basic {base64.b64encode(f'bot:{SECRET}'.encode()).decode()}"
     assert (await api.get(f"{SERVERS}/jira")).json()["config"] == {
         "url": jira.url,
-        "username": "bot",
+        "username": "***",
         "password": "***",
     }
+
+
+async def test_the_user_name_of_basic_is_written_and_never_read(
+    api: Api, jira: FakeEndpoint, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    user, other = "u5er-of-jira-9f2c71", "0ther-u5er-b3aa46"
+    config = {"url": jira.url, "username": user, "password": SECRET}
+    await api.post(SERVERS, json={"name": "jira", "authType": "basic", "config": config})
+    assert sent(jira) == f"Basic {base64.b64encode(f'{user}:{SECRET}'.encode()).decode()}"
+    await api.put(f"{SERVERS}/jira", json={"description": "Tickets"})
+    kept = await api.put(f"{SERVERS}/jira", json={"config": {"username": "***", "password": OTHER_SECRET}})
+    assert kept.status_code == 200
+    await api.post(f"{SERVERS}/jira/connect")
+    assert sent(jira) == f"Basic {base64.b64encode(f'{user}:{OTHER_SECRET}'.encode()).decode()}"
+    await api.put(f"{SERVERS}/jira", json={"config": {"username": other}})
+    await api.post(f"{SERVERS}/jira/connect")
+    assert sent(jira) == f"Basic {base64.b64encode(f'{other}:{OTHER_SECRET}'.encode()).decode()}"
+    wrong = await api.put(f"{SERVERS}/jira", json={"config": {"username": f"{user}:x"}})
+    assert wrong.json()["error"]["fields"] == {"config.username": "A user name is without a colon."}
+    said = [wrong.text, (await api.get(f"{SERVERS}/jira")).text, (await api.get(SERVERS)).text]
+    said += [
+        (await api.post("/api/commands", json={"command": "mcp", "words": words})).text
+        for words in (["show", "jira"], ["edit", "jira"], ["audit"], ["doctor", "jira"])
+    ]
+    said += [record.getMessage() for record in caplog.records]
+    assert not [text for text in said if user in text or other in text]
+    assert not [content for content in stored(folder) if user.encode() in content or other.encode() in content]
 
 
 UNUSABLE: list[tuple[dict[str, Any], str, str]] = [

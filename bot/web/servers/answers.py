@@ -18,6 +18,7 @@ from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
     OAUTH_KINDS,
+    USER_SLOT,
     AuthenticationKind,
     HttpTransport,
     Launch,
@@ -327,7 +328,7 @@ def _signing_in(record: ServerRecord) -> Mapping[str, str]:
         return {}
     found = {"headerName": authentication.header}
     if authentication.kind is AuthenticationKind.BASIC:
-        found = {"username": authentication.username}
+        found = {"username": _shown(record.secrets[USER_SLOT])} if USER_SLOT in record.secrets else {}
     if authentication.kind in OAUTH_KINDS:
         named = {"clientId": authentication.client_id, "scope": authentication.scope}
         found = {name: value for name, value in named.items() if value}

@@ -16,7 +16,7 @@ from bot.commands.definitions import KEEP, NO, YES
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import AuthenticationKind
+from bot.domain.servers import USER_SLOT, AuthenticationKind
 from bot.web.wire import Taken
 
 _REFERENCES = ("env:", "file:")
@@ -41,7 +41,7 @@ class ConfigBody(Taken):
         validation_alias=AliasChoices("headerName", "apiKeyHeader"),
     )
     header_value: SecretStr | None = Field(default=None, description="For `header`: sent as it is.")
-    username: str | None = None
+    username: SecretStr | None = Field(default=None, description="For `basic`; kept and shown like the password.")
     password: SecretStr | None = Field(default=None, description="For `basic`.")
     client_id: str | None = Field(
         default=None,
@@ -167,7 +167,6 @@ def given(body: ServerBody) -> Given:
         "transport": body.transport_type,
         "auth": body.auth_type,
         "auth_header": config.header_name,
-        "username": config.username,
         "client_id": config.client_id,
         "scope": config.scope,
         "cwd": config.cwd,
@@ -197,6 +196,7 @@ def given(body: ServerBody) -> Given:
     elif config.args:
         read.errors["config.args"] = "These are arguments of a program: config.command is missing."
     _read_secret(read, body, config)
+    _read_user(read, config)
     for name, prefix, values in (("headers", "header:", config.headers), ("env", "env:", config.env)):
         if values is not None:
             read.fields[name] = "\n".join(_lines(read, prefix, values))
@@ -227,6 +227,18 @@ def _read_secret(read: Given, body: ServerBody, config: ConfigBody) -> None:
         read.fields["secret"] = values[name]
     elif values[name] != KEEP:
         read.hidden = values[name]
+
+
+def _read_user(read: Given, config: ConfigBody) -> None:
+    """The user name of basic: itself, a reference, or `***` for the one that is kept."""
+    if config.username is None:
+        return
+    value = config.username.get_secret_value()
+    if value in ("", KEEP) or _is_reference(value):
+        read.fields["username"] = value
+    else:
+        read.fields["username"] = KEEP
+        read.values[USER_SLOT] = value
 
 
 def _lines(read: Given, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
