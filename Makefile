@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test fast check conformance chaos bench bench-mcp load format lock pictures clean
+.PHONY: help chat run test fast check conformance chaos bench bench-mcp bench-injection load format lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ bench: $(VENV)/.installed-dev  ## what a whole turn costs, beside a hand-written
 bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
 	@$(BIN)/python -m benchmarks.mcp
 
+bench-injection: $(VENV)/.installed-dev $(VENV)/agentdojo/.installed  ## attacks and honest tasks that take a signature, on AgentDojo's tasks
+	@$(BIN)/python -m benchmarks.injection --python $(VENV)/agentdojo/bin/python
+
 load: $(VENV)/.installed-dev  ## ten thousand messages at once by Slack, Discord and HTTP, then the accounts (MESSAGES=10000)
 	@$(BIN)/python -m benchmarks.load --messages $(or $(MESSAGES),10000)
 
@@ -70,6 +73,8 @@ lock:  ## resolve the dependencies again (needs uv)
 	    -c requirements.lock -o requirements-dev.lock
 	uv pip compile tests/real_servers/older.in --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o tests/real_servers/older.lock
+	uv pip compile benchmarks/injection/agentdojo.in --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --no-emit-index-url --custom-compile-command 'make lock' --upgrade -o benchmarks/injection/agentdojo.lock
 
 clean:  ## remove what the other commands made; data/ stays
 	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage*
@@ -104,4 +109,11 @@ $(VENV)/older/.installed: $(VENV)/.installed-dev tests/real_servers/older.lock
 	@echo "installing servers on the MCP library before version 2 (once) ..." >&2
 	@$(BIN)/python -m venv --without-pip --clear $(@D)
 	@$(PIP) --python $(@D)/bin/python install --require-hashes -r tests/real_servers/older.lock
+	@touch $@
+
+# The benchmark's dependencies are not ours.
+$(VENV)/agentdojo/.installed: $(VENV)/.installed-dev benchmarks/injection/agentdojo.lock
+	@echo "installing AgentDojo (once) ..." >&2
+	@$(BIN)/python -m venv --without-pip --clear $(@D)
+	@$(PIP) --python $(@D)/bin/python install --require-hashes -r benchmarks/injection/agentdojo.lock
 	@touch $@

@@ -1,0 +1,80 @@
+"""The rules that are compared: the first one, which looked at servers within one turn, and today's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import Author
+from bot.domain.flows import UNSET
+from bot.domain.messages import ToolCall
+from bot.domain.sources import ToolSource
+from bot.domain.tools import Tool, ToolSet
+from bot.domain.turns import StepStatus
+from bot.engine.admission import Admission
+from bot.engine.policy import Policies
+from bot.engine.rules import Rules
+from bot.engine.taint import Taint, told
+
+_EVERYTHING_RUNS = Rules(Policies(ApprovalPolicy.ALWAYS_ALLOW))
+_ASKER = Author("benchmark", "asker", "Asker")
+
+
+class Conversation(Protocol):
+    """A conversation as a rule sees it."""
+
+    def ask(self, prompt: str) -> None:
+        """A question begins."""
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Make a call and read its result; True if it takes a signature."""
+
+
+@dataclass
+class Before:
+    """Within a turn, a call of an open tool asks if a tool of another server was read and any open one was. (Closed:
+    of a trusted server that says `openWorldHint` false.) The next question begins clean.
+    """
+
+    tools: Mapping[str, Tool]
+    read: list[Tool] = field(default_factory=list)
+
+    def ask(self, prompt: str) -> None:
+        self.read.clear()
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        tool = self.tools[name]
+        elsewhere = any(each.server_id != tool.server_id for each in self.read)
+        asks = _is_open(tool) and elsewhere and any(map(_is_open, self.read))
+        self.read.append(tool)
+        return asks
+
+
+def _is_open(tool: Tool) -> bool:
+    return not (tool.trusted and tool.annotations.open_world is False)
+
+
+@dataclass
+class Now:
+    """What a call is admitted by, in a place where a rule lets everything run."""
+
+    tools: Mapping[str, Tool]
+    sources: list[ToolSource] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def ask(self, prompt: str) -> None:
+        self.asked.append(prompt)
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        tool, offered = self.tools[name], ToolSet(tuple(self.tools.values()))
+        taint = Taint(told(self.sources, offered), tuple(self.asked), offered)
+        step = Admission(_EVERYTHING_RUNS, taint=taint).judge(1, ToolCall("c", name, arguments), offered, _ASKER)
+        self.sources.append(ToolSource(tool.server, tool.original_name, tool.server_id, tool.definition, tool.place))
+        return step.status is StepStatus.AWAITING
+
+
+def by_hints_alone(tools: Sequence[Tool]) -> list[Tool]:
+    """The same tools, with nothing set for them."""
+    return [replace(tool, flow=UNSET) for tool in tools]
