@@ -8,17 +8,25 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from enum import StrEnum
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from bot.commands.tokens import WARNING, known_token, looks_like_token
+from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import AuthenticationKind, is_reserved_header
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 KINDS = tuple(kind.value for kind in AuthenticationKind)
+BY_HINTS = "hints"
+"""Stands for no value of its own: the server's hints decide."""
+WORDS = (BY_HINTS, *(each.value for each in Words))
+SENDS = (BY_HINTS, *(each.value for each in Sends))
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
 LONGEST_SECONDS = 3600.0
 REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
+_Choice = TypeVar("_Choice", bound=StrEnum)
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -149,6 +157,59 @@ def read_times(text: str) -> dict[str, float]:
             raise ValueError("Such as export=120: a tool by the name its server gives it, and seconds. Or: none.")
         times[tool.strip()] = read_seconds(seconds.strip())
     return times
+
+
+def read_words(text: str) -> Words | None:
+    """Whose words a server's tools return; None if its hints say so."""
+    return _flow_value(text, Words)
+
+
+def read_sends(text: str) -> Sends | None:
+    """Where a server's calls can send; None if its hints say so."""
+    return _flow_value(text, Sends)
+
+
+def read_tool_words(text: str) -> dict[str, Words]:
+    """Whose words single tools return, one a line."""
+    return {tool: _one_of(value, Words) for tool, value in _by_tool(text, "inbox=strangers")}
+
+
+def read_tool_sends(text: str) -> dict[str, Sends]:
+    """Where calls of single tools can send, one a line."""
+    return {tool: _one_of(value, Sends) for tool, value in _by_tool(text, "send=world")}
+
+
+def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
+    """The arguments of single tools that name who gets what a call carries, one tool a line."""
+    found = {}
+    for tool, value in _by_tool(text, "send=to,cc"):
+        found[tool] = tuple(filter(None, map(str.strip, value.split(","))))
+        if not found[tool]:
+            raise ValueError(f"Which arguments of {tool}? Such as send=to,cc.")
+    return found
+
+
+def _flow_value(text: str, choices: type[_Choice]) -> _Choice | None:
+    return None if text.lower() in ("", BY_HINTS) else _one_of(text, choices)
+
+
+def _one_of(text: str, choices: type[_Choice]) -> _Choice:
+    if text.lower() not in list(choices):
+        raise ValueError(f"One of {', '.join(choices)}.")
+    return choices(text.lower())
+
+
+def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
+    """Tools and what is said of each, one a line; `none` for no tool at all."""
+    if text.lower() == "none":
+        return []
+    pairs = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        tool, _, value = line.rpartition("=")
+        if not tool.strip():
+            raise ValueError(f"Such as {example}, with the name that the server gives the tool. Or: none.")
+        pairs.append((tool.strip(), value.strip()))
+    return pairs
 
 
 def read_folder(text: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bot.commands.definition_fields import (
+    BY_HINTS,
     HEADER_NAME,
     LONGEST,
     REFERENCE,
@@ -28,13 +29,19 @@ from bot.commands.definition_fields import (
     read_scope,
     read_seconds,
     read_seconds_or_none,
+    read_sends,
     read_sign_in,
     read_slug,
     read_switch,
     read_text,
     read_times,
+    read_tool_recipients,
+    read_tool_sends,
+    read_tool_words,
     read_transport,
+    read_words,
 )
+from bot.domain.flows import ServerFlows
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -128,12 +135,22 @@ class _Draft:
             tool_timeouts=self._read("tool_timeouts", self._base.config.tool_timeouts, read_times),
             auto_connect=self._read("auto_connect", self._base.config.auto_connect, read_switch),
             trusted=self._read("trusted", self._base.config.trusted, read_switch),
+            flows=self._flows(self._base.config.flows),
         )
         authentication = self._authentication(config.transport)
         references, stored = self._secrets(config.transport, authentication, hidden)
         stored |= {slot: value for slot, value in self._values.items() if slot in references}
         record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
         return Drafted(record, stored, self._errors)
+
+    def _flows(self, present: ServerFlows) -> ServerFlows:
+        return ServerFlows(
+            self._read("words", present.words, read_words),
+            self._read("sends", present.sends, read_sends),
+            self._read("tool_words", present.tool_words, read_tool_words),
+            self._read("tool_sends", present.tool_sends, read_tool_sends),
+            self._read("tool_recipients", present.tool_recipients, read_tool_recipients),
+        )
 
     def _text(self, name: str, present: str) -> str:
         longest = LONGEST.get(name, LONGEST_INSTRUCTION)
@@ -364,6 +381,13 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "tool_timeouts": "\n".join(f"{tool}={seconds:g}" for tool, seconds in config.tool_timeouts.items()),
         "auto_connect": YES if config.auto_connect else NO,
         "trusted": YES if config.trusted else NO,
+        "words": config.flows.words or BY_HINTS,
+        "sends": config.flows.sends or BY_HINTS,
+        "tool_words": "\n".join(f"{tool}={words}" for tool, words in config.flows.tool_words.items()),
+        "tool_sends": "\n".join(f"{tool}={sends}" for tool, sends in config.flows.tool_sends.items()),
+        "tool_recipients": "\n".join(
+            f"{tool}={','.join(names)}" for tool, names in config.flows.tool_recipients.items()
+        ),
     }
 
 

@@ -37,6 +37,11 @@ from bot.domain.servers import (
 
 _OPERATORS = "Only the operator may have programs started on this machine."
 
+_STRICTER_ONLY = (
+    "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
+    "or world."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -92,6 +97,7 @@ class ServerDrafting:
         blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
         record = ServerRecord(blank, created_by=wish.member.author.principal)
         draft = self._drafted(record, wish)
+        self._judge_flows(record, draft, wish.member)
         if not slug:
             draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
         await self.judge(draft, wish.member, wish.conversation)
@@ -104,6 +110,7 @@ class ServerDrafting:
         draft = self._drafted(record, wish)
         await self.judge(draft, wish.member, wish.conversation)
         self.judge_references(draft, record, wish.member)
+        self._judge_flows(record, draft, wish.member)
         return draft
 
     async def judge(self, draft: Drafted, member: Member, conversation: ConversationKey) -> Drafted:
@@ -156,6 +163,18 @@ class ServerDrafting:
         if template is not None:
             return next((f"{SLOT}{each}" for each, variable in template.secrets.items() if variable == name), "env")
         return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
+
+    def _judge_flows(self, before: ServerRecord, draft: Drafted, member: Member) -> None:
+        """Adds to the draft's errors that a call would take a signature less often: only the operator decides that."""
+        flows, present = draft.record.config.flows, before.config.flows
+        if self.operates(member) or not flows.loosens(present):
+            return
+        changed = (
+            name
+            for name in ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
+            if getattr(flows, name) != getattr(present, name)
+        )
+        draft.errors.setdefault(next(changed), _STRICTER_ONLY)
 
     async def looked_at(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
         """What has been kept, exactly, and whether it can be used."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 
 from bot.commands.command import SECRET_FIELD
-from bot.commands.definition_fields import KINDS, LONGEST, TRANSPORTS
+from bot.commands.definition_fields import BY_HINTS, KINDS, LONGEST, SENDS, TRANSPORTS, WORDS
 from bot.commands.definitions import LONGEST_INSTRUCTION, NO, YES
 from bot.commands.phrases import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
@@ -113,6 +113,16 @@ _RESPONSE = Field(
     longest=LONGEST_INSTRUCTION,
 )
 _CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)
+_WORDS = Field("words", "Words", FieldKind.CHOICE, "whose words its tools return", choices=WORDS, value=BY_HINTS)
+_SENDS = Field("sends", "Sends", FieldKind.CHOICE, "who reads what its calls carry", choices=SENDS, value=BY_HINTS)
+_TOOL_WORDS = Field("tool_words", "Words of single tools", FieldKind.LINES, "TOOL=strangers, one a line")
+_TOOL_SENDS = Field("tool_sends", "Sends of single tools", FieldKind.LINES, "TOOL=world, one a line")
+_RECIPIENTS = Field(
+    "tool_recipients",
+    "Recipients",
+    FieldKind.LINES,
+    "TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line",
+)
 _CONNECT_TIME = Field("connect_timeout", "Seconds to connect", hint="empty: the usual time", longest=10)
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
@@ -137,6 +147,7 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
         if fields.get("auth") in OAUTH_KINDS:
             steps.append((_CLIENT, _SCOPE))
     steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
+    steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps

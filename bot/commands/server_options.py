@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.commands.command import Filled
-from bot.commands.definition_fields import KINDS, TRANSPORTS, slug_of
+from bot.commands.definition_fields import KINDS, SENDS, TRANSPORTS, WORDS, slug_of
 from bot.commands.definitions import NO, YES, fields_of
 from bot.commands.parameters import POLICY, SERVER
 from bot.commands.phrases import failed
@@ -48,7 +48,27 @@ _TUNING = (
     Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),
     Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
     Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
+    Parameter("words", "whose words its tools return", _OPTION, choices=WORDS),
+    Parameter("sends", "who reads what its calls carry", _OPTION, choices=SENDS),
+    Parameter("tool-words", "the first for one tool, or none", _OPTION, repeated=True, metavar="TOOL=WORDS"),
+    Parameter("tool-sends", "the second for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SENDS"),
+    Parameter(
+        "tool-recipients",
+        "the arguments of a tool that name who gets it, or none",
+        _OPTION,
+        repeated=True,
+        metavar="TOOL=ARGUMENT,...",
+    ),
 )
+_LINES = {
+    "header": "headers",
+    "env": "env",
+    "tool-limit": "tool_timeouts",
+    "tool-words": "tool_words",
+    "tool-sends": "tool_sends",
+    "tool-recipients": "tool_recipients",
+}
+"""Options that may be given several times, each a line of a field."""
 _SLOTS = Parameter(
     "slots",
     "a launch template and what fills its slots, such as template=git repo=docs",
@@ -90,7 +110,7 @@ def fields_given(arguments: Arguments) -> dict[str, str]:
     """Options and slots as fields. What is not given is not there. Raises Refusal."""
     plain = [each.name for each in (*_DEFINING, *_TUNING) if not each.repeated and each.name != "command"]
     fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
-    for option, field in (("header", "headers"), ("env", "env"), ("tool-limit", "tool_timeouts")):
+    for option, field in _LINES.items():
         if arguments.given(option):
             fields[field] = "\n".join(arguments.many(option))
     if arguments.given("command"):

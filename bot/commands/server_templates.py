@@ -233,10 +233,10 @@ def steps_of_refilling(
     """The steps of editing a server that is started by a template, with a confirmation if something else would be
     started. Its secrets have a verb of their own.
     """
-    names, _, words, *_ = steps_of_editing({}, {"transport": "stdio", "command": ""})
+    names, _, words, flows, *_ = steps_of_editing({}, {"transport": "stdio", "command": ""})
     template = templates.get(launch.template)
     slots = () if template is None else template.typed
-    steps: list[Step] = [tuple(each for each in names if each.name != "where"), *_slot_steps(slots), words]
+    steps: list[Step] = [tuple(each for each in names if each.name != "where"), *_slot_steps(slots), words, flows]
     if any(fields.get(f"{SLOT}{slot.name}", "") != before.get(f"{SLOT}{slot.name}", "") for slot in slots):
         steps.append((confirmation(before["name"]),))
     return steps

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from bot.domain.flows import NO_FLOWS, Sends, ServerFlows, Words
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     Authentication,
@@ -51,6 +52,7 @@ def server_row(record: ServerRecord) -> dict[str, Any]:
                 "v": VERSION,
                 "transport": transport,
                 **{name: getattr(config, name) for name in (*_TEXTS, *_TIMES)},
+                **({} if config.flows == NO_FLOWS else {"flows": _flows_body(config.flows)}),
             }
         ),
         "authentication": json_text(
@@ -83,6 +85,7 @@ def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecor
             title=row.title,
             description=row.description,
             auto_connect=row.auto_connect,
+            flows=_read_flows(definition.get("flows")),
             **{name: definition[name] for name in (*_TEXTS, *_TIMES) if name in definition},
         ),
         authentication=Authentication(
@@ -98,6 +101,28 @@ def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecor
         created_by=row.created_by,
         updated_at=row.updated_at,
         updated_by=row.updated_by,
+    )
+
+
+def _flows_body(flows: ServerFlows) -> Body:
+    return {
+        "words": flows.words,
+        "sends": flows.sends,
+        "tool_words": dict(flows.tool_words),
+        "tool_sends": dict(flows.tool_sends),
+        "tool_recipients": {tool: list(names) for tool, names in flows.tool_recipients.items()},
+    }
+
+
+def _read_flows(body: Body | None) -> ServerFlows:
+    if body is None:
+        return NO_FLOWS
+    return ServerFlows(
+        body["words"] and Words(body["words"]),
+        body["sends"] and Sends(body["sends"]),
+        {tool: Words(words) for tool, words in body["tool_words"].items()},
+        {tool: Sends(sends) for tool, sends in body["tool_sends"].items()},
+        {tool: tuple(names) for tool, names in body["tool_recipients"].items()},
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.injection.__main__ import compared, row, suites_of, summed
 
-RECIPIENTS = {"properties": {"recipients": {}, "cc": {}, "bcc": {}}}
+RECIPIENTS: dict[str, Any] = {"properties": {"recipients": {}, "cc": {}, "bcc": {}}}
 
 
 def call(tool: str, *, injected: bool = False, **arguments: Any) -> dict[str, Any]:

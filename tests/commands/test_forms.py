@@ -7,6 +7,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
+from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.servers import HttpKind, HttpTransport, ServerStatus, StdioTransport
 from tests.commands.servers import ADMIN, OPERATOR, config_of, office, with_jira
 
@@ -291,7 +292,7 @@ async def test_editing_alone_shows_what_there_is_in_steps_a_platform_can_draw() 
             assert values(form)["secret"] == "env:JIRA_TOKEN"
         form = await held.submit(form, {"description": "Tickets"} if steps == 0 else {})
         steps += 1
-    assert steps == 3
+    assert steps == 4
     assert not form.failed
     assert config_of(held, "jira").description == "Tickets"
     assert held.store.changes == [{"description": "nothing → Tickets"}]
@@ -335,6 +336,29 @@ async def test_single_tools_are_given_times_of_their_own_and_lose_them() -> None
     assert refused.failed
     await held.ask("mcp edit jira --tool-limit none")
     assert config_of(held, "jira").tool_timeouts == {}
+
+
+async def test_whose_words_a_server_returns_is_made_stricter_by_admins_and_looser_by_the_operator_alone() -> None:
+    held = await with_jira()
+    stricter = await held.ask("mcp edit jira --words strangers --sends world --tool-sends read=world")
+    assert ("changed words", "hints → strangers") in stricter.details
+    assert config_of(held, "jira").flows == ServerFlows(Words.STRANGERS, Sends.WORLD, tool_sends={"read": Sends.WORLD})
+    for looser in ("--words own", "--words hints", "--sends team", "--tool-sends none --sends hints"):
+        refused = await held.ask(f"mcp edit jira {looser}")
+        assert refused.failed
+        assert "Only the operator may make this less strict" in str(refused)
+    refused = await held.ask("mcp edit jira --tool-recipients send=to,cc")
+    assert refused.failed
+    await held.ask(
+        "mcp edit jira --words shared --tool-words read=own --tool-words find=own --tool-recipients send=to,cc",
+        OPERATOR,
+    )
+    flows = config_of(held, "jira").flows
+    assert (flows.words, flows.tool_words) == (Words.SHARED, {"read": Words.OWN, "find": Words.OWN})
+    assert flows.tool_recipients == {"send": ("to", "cc")}
+    wrong = await held.ask("mcp edit jira --tool-words read=mine")
+    assert wrong.failed
+    assert "One of own, shared, strangers." in str(wrong)
 
 
 async def test_a_disabled_server_is_not_looked_at_when_it_is_edited() -> None:

@@ -233,8 +233,10 @@ async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_e
     assert isinstance(third, Form)
     fourth = await held.submit(third, {})
     assert isinstance(fourth, Form)
-    assert fourth.intro.endswith("--repository /srv/repos/other")
-    assert isinstance(await held.submit(fourth, {"confirm": "docs"}), Reply)
+    fifth = await held.submit(fourth, {})
+    assert isinstance(fifth, Form)
+    assert fifth.intro.endswith("--repository /srv/repos/other")
+    assert isinstance(await held.submit(fifth, {"confirm": "docs"}), Reply)
     assert (only(held).config.description, launch(only(held)).values) == ("The documents", {"repo": "other"})
 
 

@@ -20,6 +20,7 @@ from bot.domain.audit import AuditQuery
 from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import ANY, Rule, Ruling
 from bot.domain.profiles import Binding, Profile
@@ -180,6 +181,13 @@ async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlSer
             title="Our files",
             description="What we wrote",
             auto_connect=False,
+            flows=ServerFlows(
+                Words.SHARED,
+                Sends.TEAM,
+                {"read": Words.STRANGERS},
+                {"send": Sends.WORLD},
+                {"send": ("to", "cc")},
+            ),
         ),
         Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write"),
         {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},

@@ -109,6 +109,11 @@ class ServerDetails(ServerAnswer):
     tool_timeout: float
     tool_timeout_max: float
     tool_timeouts: dict[str, float]
+    words: str | None = Field(description="Whose words its tools return; null if its hints decide.")
+    sends: str | None = Field(description="Who reads what its calls carry; null if its hints decide.")
+    tool_words: dict[str, str]
+    tool_sends: dict[str, str]
+    tool_recipients: dict[str, list[str]]
     session: Session
 
 
@@ -206,6 +211,11 @@ class Writer:
             tool_timeout=config.tool_timeout,
             tool_timeout_max=config.tool_timeout_max,
             tool_timeouts=dict(config.tool_timeouts),
+            words=config.flows.words,
+            sends=config.flows.sends,
+            tool_words=dict(config.flows.tool_words),
+            tool_sends=dict(config.flows.tool_sends),
+            tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
             session=Session(
                 state=shared["session_state"],
                 connected_at=self.manner.moment(seen.state.connected_at if seen.state else None),

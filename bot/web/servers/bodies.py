@@ -96,6 +96,13 @@ class ServerBody(Taken):
     tool_timeout: float | None = Field(default=None, description="Seconds.")
     tool_timeout_max: float | None = Field(default=None, description="Seconds, while it tells of progress.")
     tool_timeouts: dict[str, float] | None = Field(default=None, description="Seconds of single tools, by name.")
+    words: str | None = Field(default=None, description="Whose words its tools return: `own`, `shared`, `strangers`.")
+    sends: str | None = Field(default=None, description="Who reads what calls carry: `closed`, `team` or `world`.")
+    tool_words: dict[str, str] | None = Field(default=None, description="`words` of single tools, by name.")
+    tool_sends: dict[str, str] | None = Field(default=None, description="`sends` of single tools, by name.")
+    tool_recipients: dict[str, list[str]] | None = Field(
+        default=None, description="The arguments of single tools that name who gets what a call carries."
+    )
     version: int | None = Field(default=None, ge=0, description="Nothing is done if it has another by now.")
 
 
@@ -145,6 +152,9 @@ _CALLED = {
     "tool_timeout": "toolTimeout",
     "tool_timeout_max": "toolTimeoutMax",
     "tool_timeouts": "toolTimeouts",
+    "tool_words": "toolWords",
+    "tool_sends": "toolSends",
+    "tool_recipients": "toolRecipients",
     "auto_connect": "autoConnect",
 }
 _SECRET_FIELD = {
@@ -183,6 +193,13 @@ def given(body: ServerBody) -> Given:
         "tool_timeouts": None
         if body.tool_timeouts is None
         else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
+        "words": body.words,
+        "sends": body.sends,
+        "tool_words": _by_tool(body.tool_words),
+        "tool_sends": _by_tool(body.tool_sends),
+        "tool_recipients": None
+        if body.tool_recipients is None
+        else _by_tool({tool: ",".join(names) for tool, names in body.tool_recipients.items()}),
     }
     read.fields.update({name: _text(value) for name, value in plain.items() if value is not None})
     read.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
@@ -201,6 +218,11 @@ def given(body: ServerBody) -> Given:
         if values is not None:
             read.fields[name] = "\n".join(_lines(read, prefix, values))
     return read
+
+
+def _by_tool(values: Mapping[str, str] | None) -> str | None:
+    """One line a tool, as a form has them."""
+    return None if values is None else "\n".join(f"{tool}={value}" for tool, value in values.items())
 
 
 def _read_secret(read: Given, body: ServerBody, config: ConfigBody) -> None:
