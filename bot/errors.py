@@ -8,6 +8,7 @@
     ├── NotFound                  what was named does not exist, or is not this person's to see
     ├── Conflict                  what was to be changed is not what it was any more, or a name is taken
     ├── SecretUnavailable         a secret cannot be opened or read: wrong key, missing variable or file
+    ├── QueueFull                 a message was not accepted: too many of its author's are queued
     ├── ServerTrouble             an MCP server did not do what an admin asked of it
     ├── ModelError                the language model gave no answer
     │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
@@ -73,6 +74,22 @@ class Conflict(CountersignError):
 
 class SecretUnavailable(CountersignError):
     """A secret cannot be opened or read: the wrong key, a missing variable or file. Never holds the secret."""
+
+
+class QueueFull(CountersignError):
+    """A message was not accepted, because `limit` turns of its author are queued."""
+
+    def __init__(self, limit: int) -> None:
+        waiting = "1 of your messages is" if limit == 1 else f"{limit} of your messages are"
+        super().__init__(
+            f"This message was not accepted: {waiting} waiting already, the most for one person.",
+            "send it again when some of them have been answered, or stop some",
+        )
+
+    @property
+    def told(self) -> str:
+        """What the author reads in a chat."""
+        return f"{self.cause} {self.fix.capitalize()}."
 
 
 class ServerTrouble(CountersignError):

@@ -268,6 +268,8 @@ class Settings(BaseSettings):
     history_tool_steps: Annotated[Replay, AnyCase] = Replay.NAMES
     prices_file: Path = Path("config/prices.toml")
     limits_file: Path = Path("config/limits.toml")
+    max_running_turns_per_user: Annotated[int, Field(ge=1, le=10_000)] = 8
+    max_queued_turns_per_user: Annotated[int, Field(ge=1, le=100_000)] = 100
 
     admins: Principals = frozenset()
     approvers: Principals = frozenset()

@@ -19,6 +19,7 @@ from bot.app.operator_files import OperatorFiles
 from bot.app.places import place_of
 from bot.commands.registry import CommandRegistry
 from bot.domain.measurements import Observe, unobserved
+from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
 from bot.engine.instructions import Instructions, local_today
@@ -90,7 +91,7 @@ async def opened_house(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is told before the first question.
         await models.named("")
-        turn_log = watch_log(await _turn_log(database, settings.database_url, files.prices))
+        turn_log = watch_log(await _turn_log(database, settings, files.prices))
         jobs = [
             retention(turn_log, settings.retention_days),
             usage_retention(office.stores.usage, settings.usage_retention_days),
@@ -121,17 +122,18 @@ async def opened_house(
         yield House(engine, office.commands, turn_log, office, running)
 
 
-async def _turn_log(database: Database, url: str, prices: PriceList) -> TurnLog:
+async def _turn_log(database: Database, settings: Settings, prices: PriceList) -> TurnLog:
+    limits = TurnLimits(settings.max_running_turns_per_user, settings.max_queued_turns_per_user)
     module = await asyncio.to_thread(importlib.import_module, "bot.storage.turn_log")
-    match read_address(url):
+    match read_address(settings.database_url):
         case SqliteFile():
-            in_file: SqlTurnLog = module.SqlTurnLog(database, prices=prices)
+            in_file: SqlTurnLog = module.SqlTurnLog(database, prices=prices, limits=limits)
             await in_file.adopt_orphans()
             return in_file
         case PostgresServer() as server:
             doorbell = await asyncio.to_thread(importlib.import_module, "bot.storage.doorbell")
             listen = functools.partial(doorbell.listen, server)
-            on_server: SqlTurnLog = module.SqlTurnLog(database, listen, prices=prices)
+            on_server: SqlTurnLog = module.SqlTurnLog(database, listen, prices=prices, limits=limits)
             return on_server
 
 

@@ -250,3 +250,19 @@ class Receipt:
     turn_id: str
     redelivery: bool = False
     ahead: int = 0
+
+
+NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """How many turns of one person may run, and how many may be queued, at a time in all processes together. A turn
+    that waits for an approval or an answer is neither.
+    """
+
+    running: int = NO_LIMIT
+    queued: int = NO_LIMIT
+
+
+NO_TURN_LIMITS = TurnLimits()

@@ -44,7 +44,8 @@ class TurnView:
 
     `steps` are on disk up to `revision`. The rest is the moment: `streaming` is the reply being written, `running` the
     calls in flight (step numbers), `progress` what they say of themselves, `activity` what the bot is busy with, in
-    words (`str`). Of a queued turn, `ahead` counts the turns that come first, and `blocker` is the one it waits for.
+    words (`str`). Of a queued turn, `ahead` counts the turns that come first, in its conversation and in the queue
+    of all, as things stand; `blocker` is the one of its conversation that it waits for.
     `read` gives the bytes of a file that one of the turn's tools returned, by its id (`KeptFile`), to whoever draws it;
     it raises NotFound.
     """

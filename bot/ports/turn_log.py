@@ -28,7 +28,9 @@ class TurnLog(Protocol):
     """
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
-        """Make a turn of a message, unless one of its keys was seen before."""
+        """Make a turn of a message, unless one of its keys was seen before. Raises QueueFull if as many turns of its
+        author are queued as one person may have.
+        """
 
     async def take_in(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
         """The same, and claim the turn in the same transaction, unless it has to wait for others of its conversation
@@ -68,8 +70,10 @@ class TurnLog(Protocol):
         """Ask for a signature on other arguments. False if the approval is settled or was revised by somebody else."""
 
     async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
-        """Take up to `limit` turns that can go on now, oldest first, one at most of each conversation, none of those
-        that this process is `holding`, and only of conversations that one of `reaches` takes in (`Surface.reach`).
+        """Take up to `limit` turns that can go on now: those that have lost their process, then of the person who has
+        the fewest running, in the workspace that has the fewest, the oldest. One at most of each conversation, none of
+        those that this process is `holding`, and only of conversations that one of `reaches` takes in
+        (`Surface.reach`).
         """
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:

@@ -8,7 +8,7 @@ takes nothing away from its owner.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Claim, StepStatus, TurnRecord, TurnStatus
+from bot.domain.turns import NO_TURN_LIMITS, Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import elicitation_rows
 from bot.storage.call_trail import record_ran
@@ -29,53 +29,106 @@ from bot.storage.endings import (
     show_change,
     show_to_those_behind,
 )
+from bot.storage.fair_shares import Loads, WaitingTurn, share_out
 from bot.storage.records import UNREADABLE, read_turn
 from bot.storage.ringing import ring_all
 from bot.storage.tables import deliveries, is_active, is_live, steps, turns
 
 _wanted = sa.select(deliveries.c.wanted).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
-_candidate, _other = turns.alias("candidate"), turns.alias("other")
-_waits = sa.or_(
-    _candidate.c.status == TurnStatus.QUEUED,
-    sa.and_(_candidate.c.status == TurnStatus.WAITING, _candidate.c.wake_at <= now()),
-)
-_orphaned = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.owner.is_(None))
+_other = turns.alias("other")
+_CLAIMS = 0x636C61696D73
+"""PostgreSQL's advisory lock on claims: what one has claimed is committed before the next one counts."""
+
+_woken = sa.and_(turns.c.status == TurnStatus.WAITING, turns.c.wake_at <= now())
+_is_due = sa.or_(turns.c.status == TurnStatus.QUEUED, _woken)
+"""New turns, and those for which everything that they waited for is settled."""
+_is_running = turns.c.status == TurnStatus.RUNNING
+_orphaned = sa.and_(_is_running, turns.c.owner.is_(None))
 # Claimed by this process, though it knows nothing of it: the answer to that COMMIT was lost on the way.
-_forgotten = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.owner == bindparam("me"))
-_abandoned = sa.and_(_candidate.c.status == TurnStatus.RUNNING, _candidate.c.lease_until <= now())
+_forgotten = sa.and_(
+    _is_running, turns.c.owner == bindparam("me"), turns.c.id.not_in(bindparam("holding", expanding=True))
+)
+_abandoned = sa.and_(_is_running, turns.c.lease_until <= now())
+_LOST = {
+    "sqlite": sa.or_(_orphaned, _forgotten),
+    "postgresql": sa.or_(_orphaned, _forgotten, _abandoned),
+}
+"""Turns that count as running and have lost their process."""
+_is_first = ~sa.exists().where(
+    _other.c.conversation == turns.c.conversation,
+    is_live(_other),
+    _other.c.id != turns.c.id,
+    # An active one cannot come later; if it does all the same, the claims of others must not fail with it.
+    sa.or_(_other.c.seq < turns.c.seq, is_active(_other)),
+)
+"""Turns that wait for no other of their conversation."""
+_lock_claims = sa.select(sa.func.pg_advisory_xact_lock(_CLAIMS))
+
+
+def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.sum(sa.case((condition, 1), else_=0))
 
 
 @lru_cache
-def _claim_within(dialect: str, reaches: tuple[str, ...]) -> sa.sql.dml.ReturningUpdate[Any]:
-    """The claim of the oldest turns that can go on, one at most of each conversation, skipping rows that another
-    process is claiming at this moment.
-    """
-    can_go_on = (
-        (_waits, _orphaned, _forgotten, _abandoned) if dialect == "postgresql" else (_waits, _orphaned, _forgotten)
-    )
-    found = (
-        sa.select(_candidate.c.id)
-        .where(
-            is_live(_candidate),
-            sa.or_(*can_go_on),
-            sa.or_(*(sa.func.substr(_candidate.c.conversation + ":", 1, len(reach)) == reach for reach in reaches)),
-            _candidate.c.id.not_in(bindparam("holding", expanding=True)),
-            ~sa.exists().where(
-                _other.c.conversation == _candidate.c.conversation,
-                is_live(_other),
-                _other.c.id != _candidate.c.id,
-                # An active one cannot come later; if it does all the same, the claims of others must not fail with it.
-                sa.or_(_other.c.seq < _candidate.c.seq, is_active(_other)),
-            ),
+def _loads(dialect: str) -> sa.Select[Any]:
+    """What every person has in every workspace that has not ended."""
+    return (
+        sa.select(
+            turns.c.person,
+            turns.c.workspace,
+            _number(_is_running).label("running"),
+            _number(_LOST[dialect]).label("lost"),
+            sa.func.min(sa.case((_is_due, turns.c.created_at))).label("waits_since"),
         )
-        .order_by(_candidate.c.created_at, _candidate.c.conversation)
+        .where(is_live(turns))
+        .group_by(turns.c.person, turns.c.workspace)
+    )
+
+
+def _is_ours(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
+    """Turns that this process could draw and does not hold."""
+    return sa.and_(
+        sa.or_(*(sa.func.substr(turns.c.conversation + ":", 1, len(reach)) == reach for reach in reaches)),
+        turns.c.id.not_in(bindparam("holding", expanding=True)),
+    )
+
+
+@lru_cache
+def _lost_within(dialect: str, reaches: tuple[str, ...]) -> sa.Select[str]:
+    return (
+        sa.select(turns.c.id)
+        .where(is_live(turns), _LOST[dialect], _is_ours(reaches), _is_first)
+        .order_by(turns.c.created_at, turns.c.conversation)
         .limit(bindparam("limit"))
-        .with_for_update(skip_locked=True, key_share=True, of=_candidate)
-        .cte("found")
+    )
+
+
+@lru_cache
+def _waiting_within(reaches: tuple[str, ...]) -> sa.Select[Any]:
+    """The turns of some persons that could run now."""
+    return sa.select(turns.c.id, turns.c.person, turns.c.workspace, turns.c.conversation, turns.c.created_at).where(
+        is_live(turns),
+        turns.c.person.in_(bindparam("persons", expanding=True)),
+        _is_due,
+        _is_ours(reaches),
+        _is_first,
+    )
+
+
+@lru_cache
+def _claim_of(dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
+    """The claim of chosen turns. Looked at again under the lock: one may have been stopped meanwhile. Rows that another
+    transaction changes at this moment are skipped.
+    """
+    chosen = (
+        sa.select(turns.c.id)
+        .where(turns.c.id.in_(bindparam("ids", expanding=True)), sa.or_(_is_due, _LOST[dialect]))
+        .with_for_update(skip_locked=True, key_share=True)
+        .cte("chosen")
     )
     return (
         turns.update()
-        .where(turns.c.id.in_(sa.select(found.c.id)))
+        .where(turns.c.id.in_(sa.select(chosen.c.id)))
         .values(
             status=TurnStatus.RUNNING,
             owner=bindparam("me"),
@@ -146,16 +199,62 @@ def adopt_orphans(connection: sa.Connection) -> None:
 
 
 def claim(
-    connection: sa.Connection, me: str, limit: int, reaches: tuple[str, ...], holding: Collection[str]
+    connection: sa.Connection,
+    me: str,
+    limit: int,
+    reaches: tuple[str, ...],
+    holding: Collection[str],
+    *,
+    limits: TurnLimits = NO_TURN_LIMITS,
 ) -> Sequence[Claim]:
-    """Take turns that can go on now, oldest first, of conversations that one of `reaches` takes in, but none that this
-    process has in its hands already: its clock may have jumped, or it may have slept past its lease.
+    """Take turns that can go on now, shared fairly among persons and workspaces, of conversations that one of `reaches`
+    takes in, but none that this process has in its hands already: its clock may have jumped, or it may have slept past
+    its lease.
     """
-    statement = _claim_within(connection.dialect.name, reaches)
-    rows = connection.execute(statement, {"me": me, "limit": limit, "holding": list(holding)}).all()
+    dialect = connection.dialect.name
+    if dialect == "postgresql":
+        connection.execute(_lock_claims)
+    given = {"me": me, "holding": list(holding)}
+    ids = _choose(connection, given, limit, reaches, limits)
+    if not ids:
+        return []
+    places = {turn_id: place for place, turn_id in enumerate(ids)}
+    rows = sorted(connection.execute(_claim_of(dialect), {**given, "ids": ids}).all(), key=lambda row: places[row.id])
     if never_drawn := [row.id for row in rows if row.revision == 0]:
         connection.execute(_take_drawings, {"me": me, "ids": never_drawn})
     return [claimed(row) for row in rows]
+
+
+def _choose(
+    connection: sa.Connection, given: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
+) -> Sequence[str]:
+    """The turns to claim, those that have lost their process first."""
+    dialect = connection.dialect.name
+    loads, waits, lost = Loads(), dict[str, tuple[float, str]](), 0
+    for row in connection.execute(_loads(dialect), given):
+        loads.add(row.person, row.workspace, row.running)
+        lost += row.lost
+        if row.waits_since is not None:
+            first = (row.waits_since, row.workspace)
+            waits[row.person] = min(first, waits.get(row.person, first))
+    ids: list[str] = []
+    if lost:
+        ids += connection.execute(_lost_within(dialect, reaches), {**given, "limit": limit}).scalars().all()
+    places = limit - len(ids)
+    persons = sorted(
+        (person for person in waits if loads.persons[person] < limits.running),
+        key=lambda person: (loads.persons[person], loads.workspaces[waits[person][1]], waits[person]),
+    )
+    waiting: list[WaitingTurn] = []
+    at_once = limit
+    while persons and len({turn.person for turn in waiting}) < places:
+        # Those of later persons are read only where these have nothing that can go on.
+        some, persons = persons[:at_once], persons[at_once:]
+        rows = connection.execute(_waiting_within(reaches), {**given, "persons": some})
+        waiting += (WaitingTurn(*row) for row in rows)
+        at_once *= 4
+    chosen = share_out(waiting, loads, most_running=limits.running, places=places)
+    return [*ids, *(turn.id for turn in chosen)]
 
 
 def claimed(row: Any) -> Claim:

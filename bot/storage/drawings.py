@@ -18,6 +18,7 @@ from bot.storage import elicitation_rows
 from bot.storage.clock import now
 from bot.storage.endings import LEASE_SECONDS, go_on, show_change
 from bot.storage.inserting import Insert
+from bot.storage.queue_places import places_before
 from bot.storage.records import read_record
 from bot.storage.ringing import ring_all, ring_turn
 from bot.storage.tables import approvals, deliveries, drawings, is_live, steps, turns
@@ -39,6 +40,24 @@ _behind = (
     )
     .order_by(turns.c.created_at, turns.c.seq)
     .limit(bindparam("limit"))
+)
+SHOWN_AFTER_SECONDS = 2.0
+"""A turn that begins sooner is not shown as waiting."""
+_waits_unseen = (
+    sa.select(turns.c.id)
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(
+        is_live(turns),
+        turns.c.status == TurnStatus.QUEUED,
+        turns.c.created_at <= now() - SHOWN_AFTER_SECONDS,
+        deliveries.c.wanted == 0,
+        sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
+    )
+    .order_by(turns.c.created_at)
+    .limit(bindparam("limit"))
+)
+_show_waiting = (
+    deliveries.update().where(deliveries.c.turn_id.in_(_waits_unseen), deliveries.c.wanted == 0).values(wanted=1)
 )
 _signs = sa.exists().where(steps.c.turn_id == turns.c.id, steps.c.status == StepStatus.AWAITING)
 _ahead = (
@@ -166,7 +185,11 @@ def read_view(connection: sa.Connection, turn_id: str) -> TurnView:
         return TurnView(turn, record.steps, record.revision)
     ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
     return TurnView(
-        turn, record.steps, record.revision, ahead=len(ahead), blocker=_blocker(ahead[0]) if ahead else None
+        turn,
+        record.steps,
+        record.revision,
+        ahead=len(ahead) + places_before(connection, turn),
+        blocker=_blocker(ahead[0]) if ahead else None,
     )
 
 
@@ -183,8 +206,11 @@ def read_recent(connection: sa.Connection, conversation: ConversationKey, limit:
 
 
 def undrawn(connection: sa.Connection, me: str, reach: str, limit: int) -> Sequence[str]:
-    """Turns whose drawing is behind and in nobody's hands, in conversations that `reach` takes in."""
+    """Turns whose drawing is behind and in nobody's hands, in conversations that `reach` takes in. Among them are those
+    that wait for a place for longer than SHOWN_AFTER_SECONDS.
+    """
     found = {"me": me, "reach": reach, "length": len(reach), "limit": limit}
+    connection.execute(_show_waiting, {"reach": reach, "length": len(reach), "limit": limit})
     return connection.execute(_behind, found).scalars().all()
 
 

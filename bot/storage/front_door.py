@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, InboundMessage
-from bot.domain.turns import Claim, Question, Receipt, TurnStatus
+from bot.domain.turns import NO_LIMIT, NO_TURN_LIMITS, Claim, Question, Receipt, TurnLimits, TurnStatus
 from bot.storage import audit
 from bot.storage.bodies import question_body
 from bot.storage.claims import claimed
@@ -19,7 +19,18 @@ from bot.storage.clock import now
 from bot.storage.endings import LEASE_SECONDS, end_turn, lock_turn
 from bot.storage.inserting import Insert
 from bot.storage.ringing import ring_all, ring_stop
-from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, turns
+from bot.storage.tables import (
+    LIVE,
+    conversations,
+    deliveries,
+    is_live,
+    message_keys,
+    turns,
+)
+
+_TITLE_LENGTH = 80
+_QUEUES = 0x717565756573
+"""Keeps PostgreSQL's advisory locks on persons apart from others."""
 
 _seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
 _next_seq = Insert(
@@ -53,9 +64,22 @@ _ahead = (
     .select_from(turns)
     .where(turns.c.conversation == bindparam("conversation"), is_live(turns))
 )
-_ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 
-_TITLE_LENGTH = 80
+
+def _counted(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
+    some = (
+        sa.select(sa.literal(1))
+        .select_from(turns)
+        .where(is_live(turns), turns.c.person == bindparam("person"), of_person)
+        .limit(bindparam("most"))
+    )
+    return sa.select(sa.func.count()).select_from(some.subquery())
+
+
+_queued_of = _counted(turns.c.status == TurnStatus.QUEUED)
+_running_of = _counted(turns.c.status == TurnStatus.RUNNING)
+_lock_person = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(bindparam("person"), _QUEUES)))
+_ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 
 
 class SeenBefore(Exception):
@@ -68,8 +92,15 @@ def seen(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Re
     return None if known is None else Receipt(known, redelivery=known != turn_id)
 
 
-def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt:
-    """Make a turn of a message under the id given. Raises SeenBefore if one of its keys was."""
+def enqueue(
+    connection: sa.Connection, message: InboundMessage, turn_id: str, limits: TurnLimits = NO_TURN_LIMITS
+) -> Receipt | None:
+    """Make a turn of a message under the id given; None if its author's queue is full. Raises SeenBefore if one of its
+    keys was.
+    """
+    if _is_full(connection, message, limits):
+        # A message that is in the queue already is not refused when it is delivered again.
+        return seen(connection, message, turn_id)
     seq, ahead = _line_up(connection, message)
     connection.execute(_add_turn, _turn_row(message, turn_id, seq))
     _add_keys(connection, message, turn_id)
@@ -79,12 +110,18 @@ def enqueue(connection: sa.Connection, message: InboundMessage, turn_id: str) ->
     return Receipt(turn_id, ahead=ahead)
 
 
-def take_in(connection: sa.Connection, message: InboundMessage, turn_id: str, me: str) -> tuple[Receipt, Claim | None]:
-    """Make a turn of a message and claim it, with its drawing, unless it has to wait. Raises SeenBefore."""
+def take_in(
+    connection: sa.Connection, message: InboundMessage, turn_id: str, me: str, limits: TurnLimits = NO_TURN_LIMITS
+) -> tuple[Receipt | None, Claim | None]:
+    """Make a turn of a message and claim it, with its drawing, unless it has to wait; no receipt if its author's queue
+    is full. Raises SeenBefore.
+    """
+    if _is_full(connection, message, limits):
+        return seen(connection, message, turn_id), None
     seq, ahead = _line_up(connection, message)
-    if ahead:
+    if ahead or _must_wait(connection, message, limits):
         connection.execute(_add_turn, _turn_row(message, turn_id, seq))
-        connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1})
+        connection.execute(_add_delivery, {"turn_id": turn_id, "wanted": 1 if ahead else 0})
         claim = None
     else:
         row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": me}).one()
@@ -92,6 +129,27 @@ def take_in(connection: sa.Connection, message: InboundMessage, turn_id: str, me
         claim = claimed(row)
     _add_keys(connection, message, turn_id)
     return Receipt(turn_id, ahead=ahead), claim
+
+
+def _is_full(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
+    """True if the author has as many turns queued as one person may."""
+    if limits.queued == NO_LIMIT:
+        return False
+    person = message.author.principal
+    if connection.dialect.name == "postgresql":
+        # Two messages of one person are counted one after the other.
+        connection.execute(_lock_person, {"person": person})
+    queued: int = connection.execute(_queued_of, {"person": person, "most": limits.queued}).scalar_one()
+    return queued >= limits.queued
+
+
+def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
+    """True if the author's earlier turns take every place that one person may have."""
+    if limits.running == NO_LIMIT:
+        return False
+    given = {"person": message.author.principal, "most": limits.running}
+    busy: int = sum(connection.execute(counted, given).scalar_one() for counted in (_running_of, _queued_of))
+    return busy >= limits.running
 
 
 def _line_up(connection: sa.Connection, message: InboundMessage) -> tuple[int, int]:
@@ -111,6 +169,8 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
         "kind": "call" if message.call else "question",
         "author_id": message.author.id,
         "author_name": message.author.name,
+        "person": message.author.principal,
+        "workspace": message.conversation.home,
         "question": question_body(
             Question(message.text, message.attachments, message.context, message.call, message.again)
         ),

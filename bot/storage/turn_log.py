@@ -22,10 +22,22 @@ from bot.domain.messages import ToolResult
 from bot.domain.past import Past, Summary
 from bot.domain.rings import Ring
 from bot.domain.tools import AsksBack
-from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
+from bot.domain.turns import (
+    NO_TURN_LIMITS,
+    Claim,
+    ModelStep,
+    Receipt,
+    Step,
+    StepStatus,
+    ToolStep,
+    Turn,
+    TurnLimits,
+    TurnRecord,
+    TurnStatus,
+)
 from bot.domain.usage import NO_PRICES, Charge, PriceList, UsageKind, Use
 from bot.domain.views import Drawn, Refs, TurnView
-from bot.errors import LostLease, TurnInterrupted
+from bot.errors import LostLease, QueueFull, TurnInterrupted
 from bot.storage import (
     call_trail,
     claims,
@@ -64,16 +76,24 @@ async def _hear_nobody(_hear: Callable[[Ring], None]) -> None:
 
 class SqlTurnLog:
     """Turns on a database, claimed under the name `me`, which is new at every start: a dead process never comes
-    back as itself. `prices` are what models cost now.
+    back as itself. `prices` are what models cost now; `limits` are those on the turns of one person.
     """
 
-    def __init__(self, database: Database, listen: Listen = _hear_nobody, *, prices: PriceList = NO_PRICES) -> None:
+    def __init__(
+        self,
+        database: Database,
+        listen: Listen = _hear_nobody,
+        *,
+        prices: PriceList = NO_PRICES,
+        limits: TurnLimits = NO_TURN_LIMITS,
+    ) -> None:
         self._database = database
         self._listen = listen
         self._in_hand = InHand()
         self._arriving: set[str] = set()
         self._ended = EndedTurns()
         self._prices = prices
+        self._limits = limits
         self.lease_seconds = LEASE_SECONDS if database.shared else None
         self.me = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
@@ -82,28 +102,38 @@ class SqlTurnLog:
         await self._run(claims.adopt_orphans)
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
-        """Make a turn of a message, unless it was seen before."""
+        """Make a turn of a message, unless it was seen before. Raises QueueFull."""
         turn_id = uuid.uuid4().hex
         message = _told_apart(message, turn_id)
         try:
-            return await self._run(front_door.enqueue, message, turn_id)
+            return self._accepted(await self._run(front_door.enqueue, message, turn_id, self._limits))
         except (front_door.SeenBefore, IntegrityError):
             known = await self._run(front_door.seen, message, turn_id)
-            return known if known is not None else await self._run(front_door.enqueue, message, turn_id)
+            if known is not None:
+                return known
+            return self._accepted(await self._run(front_door.enqueue, message, turn_id, self._limits))
 
     async def take_in(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
-        """Make a turn of a message, unless it was seen before, and claim it, unless it has to wait."""
+        """Make a turn of a message, unless it was seen before, and claim it, unless it has to wait. Raises
+        QueueFull.
+        """
         turn_id = uuid.uuid4().hex
         message = _told_apart(message, turn_id)
         # Until whoever asked has the claim, a look round must not find the turn and claim it once more.
         self._arriving.add(turn_id)
         try:
-            return await self._run(front_door.take_in, message, turn_id, self.me)
+            receipt, claim = await self._run(front_door.take_in, message, turn_id, self.me, self._limits)
+            return self._accepted(receipt), claim
         except (front_door.SeenBefore, IntegrityError):
             known = await self._run(front_door.seen, message, turn_id)
             return known if known is not None else await self.enqueue(message), None
         finally:
             self._arriving.discard(turn_id)
+
+    def _accepted(self, receipt: Receipt | None) -> Receipt:
+        if receipt is None:
+            raise QueueFull(self._limits.queued)
+        return receipt
 
     async def decide(self, decision: Decision, signing: Signing = ALONE) -> Settlement:
         """Compare-and-set on the approval's id and revision."""
@@ -151,12 +181,16 @@ class SqlTurnLog:
             return ()
         reached = tuple(reaches)
         try:
-            return await self._at_once(claims.claim, self.me, limit, reached, self._arriving.union(holding))
+            return await self._at_once(
+                claims.claim, self.me, limit, reached, self._arriving.union(holding), limits=self._limits
+            )
         except IntegrityError:
             # The database refused a second active turn in some conversation: one at a time, the others go through.
             with contextlib.suppress(IntegrityError):
                 # Others may be arriving by now.
-                return await self._at_once(claims.claim, self.me, 1, reached, self._arriving.union(holding))
+                return await self._at_once(
+                    claims.claim, self.me, 1, reached, self._arriving.union(holding), limits=self._limits
+                )
             return ()
 
     async def renew(self, held: Sequence[Claim]) -> frozenset[str]:

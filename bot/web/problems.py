@@ -24,6 +24,7 @@ from bot.errors import (
     ModelRejected,
     ModelUnavailable,
     NotFound,
+    QueueFull,
     SecretUnavailable,
     ServerTrouble,
     SettingsError,
@@ -128,6 +129,8 @@ def of_error(error: CountersignError) -> Problem:
     if isinstance(error, DatabaseUnavailable):
         # Where the database is and what is the matter with it is the operator's to know: the log has it.
         return Problem(503, "database_unavailable", "The database is away for now.", "ask again later", headers=_RETRY)
+    if isinstance(error, QueueFull):
+        return Problem(429, "queue_full", error.cause, error.fix, headers=_RETRY)
     if type(error) not in _KNOWN:
         return broken()
     status, code = _KNOWN[type(error)]

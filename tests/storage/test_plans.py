@@ -23,7 +23,7 @@ GROWING = (
     "turns|steps|approvals|decisions|deliveries|drawings|message_keys|conversations|usage|audit|files|elicitations"
 )
 WHOLE = re.compile(rf"SCAN ({GROWING}|[a-z_]+)(?: USING (?:COVERING )?INDEX (\w+))?$")
-SMALL = frozenset({"turns_live", "turns_one_active", "deliveries_behind", "approvals_to_remind"})
+SMALL = frozenset({"turns_live", "turns_person", "turns_one_active", "deliveries_behind", "approvals_to_remind"})
 """Indexes of what is unfinished: that they are read as a whole is what they are for."""
 ALIASES = frozenset({"candidate", "other", "theirs", "waiting_behind", "ahead"})
 

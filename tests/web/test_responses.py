@@ -468,3 +468,20 @@ async def test_between_question_and_signature_there_may_be_a_restart(folder: Pat
             seen = await again.ended()
     assert "approval_required" not in [each.name for each in seen]
     assert seen[-1].data["text"] == "Written."
+
+
+async def test_a_question_beyond_those_that_may_wait_is_refused(folder: Path, model: ScriptedModel) -> None:
+    async def for_ever(_request: ModelRequest) -> Completion:
+        await asyncio.Event().wait()
+        return say("")
+
+    model.script = [for_ever]
+    limits: dict[str, Any] = {"max_running_turns_per_user": 1, "max_queued_turns_per_user": 1}
+    async with opened_api(folder, model=scripted(model), **limits) as api:
+        async with asked(api.client, "one", "a") as first, asked(api.client, "two", "b"):
+            await first.until("init")
+            answer = await api.post(ASK, json=said("three", conversationId="c"))
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], answer.headers["Retry-After"]) == (429, "queue_full", "5")
+        assert error["message"].startswith("This message was not accepted: 1 of your messages is waiting already")
+        assert (await api.get("/api/conversations/c")).status_code == 404

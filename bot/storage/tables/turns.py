@@ -53,6 +53,9 @@ turns = sa.Table(
     sa.Column("kind", sa.Text, nullable=False, server_default="question"),
     sa.Column("author_id", Words, nullable=False),
     sa.Column("author_name", Words, nullable=False),
+    # `Author.principal` and `ConversationKey.home`: claims are shared among these. Empty in rows of an earlier release.
+    sa.Column("person", Words, nullable=False, server_default=""),
+    sa.Column("workspace", sa.Text, nullable=False, server_default=""),
     sa.Column("question", Json, nullable=False),
     sa.Column("failure", Words, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
@@ -70,6 +73,7 @@ _active = sa.text("status in ('running', 'waiting')")
 sa.Index("turns_live", turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 # The promise "one turn of a conversation at a time" is kept by the database itself.
 sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_active, postgresql_where=_active)
+sa.Index("turns_person", turns.c.person, turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
 sa.Index("turns_created", turns.c.created_at)
 

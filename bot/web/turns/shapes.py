@@ -141,7 +141,9 @@ class ResponseShape(Sent):
     status: ConversationStatus
     waiting_for_approval: bool = Field(description="Nothing more happens until somebody has signed or denied.")
     waiting_for_answer: bool = Field(description="Nothing more happens until whoever asked has answered a server.")
-    ahead: int = Field(description="How many earlier responses of the conversation come first.")
+    ahead: int = Field(
+        description="How many responses come first: of the conversation and, as things stand, of others."
+    )
     text: str = Field(description="The answer, as far as it has come.")
     error: str | None
     messages: list[MessageShape]

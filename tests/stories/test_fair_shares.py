@@ -1,0 +1,60 @@
+"""A member who sends thousands of questions keeps no other member waiting: counted in turns, not in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.turns import TurnLimits, TurnStatus
+from bot.errors import QueueFull
+from bot.storage.turn_log import SqlTurnLog
+from tests.ledgers import Ledger, PostgresLedger, sqlite_ledger
+from tests.postgres import Server
+
+QUESTIONS, PLACES = 2_000, 8
+USUAL = TurnLimits(running=8, queued=100)
+WIDE = TurnLimits(queued=QUESTIONS)
+
+
+def question(platform: str, user: str, n: int) -> InboundMessage:
+    """A question in a conversation of its own."""
+    where = ConversationKey(platform, "T1", "C1", f"{user}{n}")
+    return InboundMessage((f"{platform}:{user}:{n}",), where, Author(platform, user, user), "Why?")
+
+
+async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> Ledger:
+    if database == "sqlite":
+        return await sqlite_ledger(tmp_path)
+    postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
+    return PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+
+
+@pytest.mark.parametrize("platform", ["slack", "discord", "api"])
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("limits", [USUAL, WIDE], ids=["usual", "without a small limit"])
+async def test_who_asks_one_question_is_not_behind_another_members_thousands(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, platform: str, limits: TurnLimits
+) -> None:
+    ledger = await opened(request, tmp_path, database)
+    log = SqlTurnLog(ledger.database, limits=limits)
+    many = QUESTIONS if (platform, database) == ("slack", "sqlite") else 150
+    flood = await asyncio.gather(
+        *(log.enqueue(question(platform, "mallory", n)) for n in range(many)), return_exceptions=True
+    )
+    refused = sum(isinstance(each, QueueFull) for each in flood)
+    assert refused == max(0, many - limits.queued)
+    held = {claim.turn_id: claim for claim in await log.claim(PLACES)}
+    asked = await log.enqueue(question(platform, "priya", 1))
+    assert (await log.view(asked.turn_id)).ahead == 0
+    ended = 0
+    while asked.turn_id not in held:
+        oldest = next(iter(held))
+        await log.finish(held.pop(oldest), TurnStatus.DONE, [], "")
+        ended += 1
+        held |= {claim.turn_id: claim for claim in await log.claim(PLACES - len(held), held.keys())}
+        assert ended <= 1
+    assert ended == 1
+    await ledger.close()
