@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bot.errors import CountersignError
+from bot.reception.per_user_limit import PerUserLimit
 
 log = logging.getLogger(__name__)
 
 GOODBYE_SECONDS = 3.0
 MOST = 500
 """More than that at once is no longer a workspace at work."""
+MOST_PER_USER = 10
 
 
 class Errands:
-    """Runs things that nobody waits for, `most` at once."""
+    """Runs things that nobody waits for, `most` at once and `most_per_user` of one user."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, most_per_user: int = MOST_PER_USER) -> None:
         self._most = most
+        self._users = PerUserLimit(most_per_user)
+        self._refusals = PerUserLimit(1)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, errand: Coroutine[Any, Any, None], name: str) -> bool:
@@ -29,10 +33,39 @@ class Errands:
             errand.close()
             log.warning("too much is going on: %s was left out", name)
             return False
+        self._run(errand, name)
+        return True
+
+    def start_for(
+        self,
+        user: str,
+        errand: Coroutine[Any, Any, None],
+        name: str,
+        refuse: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> bool:
+        """Begin for a user; False, with nothing begun, if the user or all together have too much under way. Of a user
+        over the limit, `refuse` tells them, one message at a time.
+        """
+        if not self._users.acquire(user):
+            errand.close()
+            log.info("a user has too much under way: %s was left out", name)
+            if refuse is not None and len(self._tasks) < self._most and self._refusals.acquire(user):
+                self._run(refuse(), f"{name}, refused").add_done_callback(lambda _: self._refusals.release(user))
+            return False
+        if len(self._tasks) >= self._most:
+            self._users.release(user)
+            return self.start(errand, name)
+        # Not in a `finally` of the errand: one that is cancelled before its first step has none.
+        self._run(errand, name).add_done_callback(lambda _: self._users.release(user))
+        return True
+
+    def _run(self, errand: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(_told(errand, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return True
+        # One that was cancelled before its first step never awaited it.
+        task.add_done_callback(lambda _: errand.close())
+        return task
 
     async def close(self) -> None:
         """Let what is under way finish, and end what does not."""

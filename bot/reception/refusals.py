@@ -1,6 +1,6 @@
-"""What a person is told, alone, when the press of a button on a card has changed nothing.
+"""Texts for one person alone: why a button, a message or a command changed nothing.
 
-Called by the listener after a decision. A decision that counts is told by the card itself.
+A decision that counts is told by the card itself.
 """
 
 from __future__ import annotations
@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import assert_never
 
 from bot.domain.approvals import AlreadySettled, Counted, NoSuchApproval, NotAllowed, OutOfDate, Settled, Settlement
+from bot.errors import QueueFull
 from bot.rendering.plain import one_line
 
 OUT_OF_DATE = "This card is out of date. See the newer one."
 GONE = "This approval no longer exists."
 WORN_OUT = "This button does nothing any more."
+TROUBLE = "That did not work. Please try again."
+ENOUGH = "You have several requests under way. Wait until one of them is done, then try again."
+
+
+def told_of(error: Exception) -> str:
+    """Return the text for the person whose request failed: the reason if it is theirs to mend."""
+    return error.told if isinstance(error, QueueFull) else TROUBLE
 
 
 def refused(settlement: Settlement) -> str:

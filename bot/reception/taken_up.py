@@ -6,7 +6,7 @@ An offer that counts is drawn with the turn, and nothing is said.
 from __future__ import annotations
 
 from bot.domain.conversations import Author
-from bot.errors import NotFound
+from bot.errors import NotFound, QueueFull
 from bot.ports import FrontDoor
 from bot.reception.presses import Opinion, Rate
 from bot.reception.records import Records
@@ -29,6 +29,8 @@ async def take_up(engine: FrontDoor, offer: Offer, by: Author) -> str:
                 return "" if await engine.stop(turn_id, by) else ENDED
     except NotFound as error:
         return str(error)
+    except QueueFull as error:
+        return error.told
 
 
 async def rate(records: Records, rated: Rate, by: Author) -> str:

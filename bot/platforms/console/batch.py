@@ -16,7 +16,7 @@ from typing import TextIO
 from bot.domain.commands import Form, Invocation, Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Receipt
-from bot.errors import CountersignError, NotFound
+from bot.errors import CountersignError, NotFound, QueueFull
 from bot.platforms.console import taking_up
 from bot.platforms.console.clerk import Clerk
 from bot.platforms.console.opening import Opening, arrived, exit_code
@@ -182,7 +182,7 @@ class Batch:
                     await taking_up.stop(engine, self._person, self._here)
                     write(self._output.remarks, "Stopped.\n")
                     return 0
-        except NotFound as error:
+        except (NotFound, QueueFull) as error:
             write(self._output.remarks, f"{error}\n")
             return 1
 

@@ -28,7 +28,6 @@ from bot.platforms.discord.principals import with_names
 from bot.platforms.discord.references import PLATFORM
 from bot.platforms.discord.spots import spot_of
 from bot.platforms.discord.whole_calls import whole_call
-from bot.reception.portions import Portions
 from bot.reception.presses import (
     Allow,
     Approve,
@@ -43,7 +42,7 @@ from bot.reception.presses import (
     RunBeside,
     ViewAll,
 )
-from bot.reception.refusals import GONE, OUT_OF_DATE, WORN_OUT
+from bot.reception.refusals import ENOUGH, GONE, OUT_OF_DATE, WORN_OUT, told_of
 from bot.reception.taken_up import rate, take_up
 from bot.reception.verdicts import allow, decide, find_call
 from bot.rendering.offers import Check, RunAgain, Stop
@@ -52,11 +51,8 @@ log = logging.getLogger(__name__)
 
 Interaction = discord.Interaction[Any]
 
-TROUBLE = "That did not work. Please try again."
 NO_OUTSIDERS = "Only members of this server may see that."
 ELSEWHERE = "That belongs to another server."
-AT_ONCE = 10
-"""So many presses of one person are in hand at a time: nobody keeps the others waiting by pressing on."""
 
 
 class Counter:
@@ -69,7 +65,6 @@ class Counter:
         self._engine = desk.engine
         self._answering = answering
         self._gestures = gestures
-        self._portions = Portions(AT_ONCE)
 
     def pressed(self, interaction: Interaction, custom_id: str) -> None:
         """A button was pressed, or an entry of a menu chosen."""
@@ -93,22 +88,18 @@ class Counter:
 
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
         """Do something; whoever wanted it hears if it does not work. Discord tells them where nothing is begun."""
-        person = str(interaction.user.id)
-        if not self._portions.begin(person):
-            log.info("somebody presses faster than it can be answered: a %s was left out", name)
-            errand.close()
-        elif not self._desk.errands.start(self._told(errand, interaction, person), f"discord: {name}"):
-            self._portions.end(person)
+        told = self._told(errand, interaction)
+        if not self._desk.errands.start_for(
+            str(interaction.user.id), told, f"discord: {name}", lambda: self._answering.failed(interaction, ENOUGH)
+        ):
             errand.close()
 
-    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction, person: str) -> None:
+    async def _told(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
         try:
             await errand
         except (CountersignError, TimeoutError) as error:
             log.warning("something that was pressed or sent in Discord did not work: %s", error)
-            await self._whisper(interaction, TROUBLE)
-        finally:
-            self._portions.end(person)
+            await self._whisper(interaction, told_of(error))
 
     async def _press(self, interaction: Interaction, press: Press | Redeem | None) -> None:
         match press:

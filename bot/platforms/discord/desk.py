@@ -86,6 +86,11 @@ class Answering(Protocol):
     async def said(self, command: Command) -> None:
         """Answer a command that was said in a message. Raises DeliveryFailed."""
 
+    async def failed(self, interaction: discord.Interaction[Any], why: str) -> None:
+        """Tell the user of an interaction, answered or not, that nothing comes of it. Raises nothing but
+        cancellation.
+        """
+
     async def pressed(self, press: Run | RunBeside | Redeem | Edit, interaction: discord.Interaction[Any]) -> None:
         """Answer the press of a button that says a command, opens the form of a call or redeems a ticket, or take back
         the form that a ticket was for; nobody has acknowledged it yet. Raises nothing but cancellation.

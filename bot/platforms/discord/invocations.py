@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from bot.domain.commands import Form, Invocation, Parameter, Reply, Submission, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
-from bot.errors import CountersignError, DeliveryFailed
+from bot.errors import CountersignError, DeliveryFailed, QueueFull
 from bot.platforms.discord.answers import Answers, AnswersUnder, DirectAnswers
 from bot.platforms.discord.asides import posted_once
 from bot.platforms.discord.autocomplete import offers
@@ -32,11 +32,10 @@ from bot.platforms.discord.sheets import Issuing, Sheet, message, note_layout
 from bot.platforms.discord.spots import spot_of
 from bot.platforms.discord.thread_openings import open_thread
 from bot.platforms.discord.tickets import FORM_GONE, GONE, Confirm, FillIn, Say, Tickets
-from bot.platforms.discord.tree import TROUBLE
 from bot.reception.editing import is_of_a_call, opening
 from bot.reception.inquiries import is_of_a_question
-from bot.reception.portions import Portions
 from bot.reception.presses import CardRef, Edit, Run, RunBeside
+from bot.reception.refusals import ENOUGH, TROUBLE, told_of
 from bot.rendering.plain import one_line
 
 log = logging.getLogger(__name__)
@@ -45,8 +44,6 @@ PATIENCE_SECONDS = 1.8
 """An interaction waits for three; what is left is for the way there and back."""
 ANSWER_SECONDS = 300.0
 TOO_SLOW = "That took too long. Please try again."
-AT_ONCE = 10
-ENOUGH = "You have several commands under way. Wait until one of them is done."
 NOT_SERVED = "I do not work on this server."
 _WITH_THREADS = (0, 5)
 """Channels of text and of announcements ("Channel Types"): in others no thread begins with a message."""
@@ -58,19 +55,18 @@ class Invocations:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._tickets = Tickets()
-        self._portions = Portions(AT_ONCE)
 
     # ------------------------------------------------------------------ what comes in
 
     async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
         """Begin to answer a command that was typed behind a slash. Raises nothing but cancellation."""
         # discord.py would run it in a task of its own, which nobody ends.
-        person = str(interaction.user.id)
-        if not self._portions.begin(person):
-            await self.failed(interaction, ENOUGH)
-        elif not self._desk.errands.start(self._typed(interaction, words, person), "discord: command"):
-            self._portions.end(person)
-            await self.failed(interaction, TROUBLE)
+        self._desk.errands.start_for(
+            str(interaction.user.id),
+            self._typed(interaction, words),
+            "discord: command",
+            lambda: self.failed(interaction, ENOUGH),
+        )
 
     async def pressed(self, press: Run | RunBeside | Redeem | Edit, interaction: Interaction) -> None:
         """Answer the press of a button, or take back the form that carries a ticket; nobody has acknowledged it yet.
@@ -102,6 +98,8 @@ class Invocations:
             await self._answer(request, answers)
         except TimeoutError:
             await answers.finish(note_sheet(TOO_SLOW))
+        except QueueFull as error:
+            await answers.finish(note_sheet(error.told))
 
     def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
         """What may be filled in for an option: at once, and never an error."""
@@ -122,12 +120,9 @@ class Invocations:
 
     # ------------------------------------------------------------------ interactions
 
-    async def _typed(self, interaction: Interaction, words: tuple[str, ...], person: str) -> None:
-        try:
-            async with self._exchange(interaction) as exchange:
-                await self._say(exchange, words)
-        finally:
-            self._portions.end(person)
+    async def _typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
+        async with self._exchange(interaction) as exchange:
+            await self._say(exchange, words)
 
     @asynccontextmanager
     async def _exchange(self, interaction: Interaction) -> AsyncIterator[Exchange]:
@@ -141,7 +136,7 @@ class Invocations:
             await _tell(exchange, TOO_SLOW)
         except CountersignError as error:
             log.warning("something that was typed or pressed in Discord did not work: %s", error)
-            await _tell(exchange, TROUBLE)
+            await _tell(exchange, told_of(error))
         except Exception:
             log.exception("something that was typed or pressed in Discord failed")
             await _tell(exchange, TROUBLE)

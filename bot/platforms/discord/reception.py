@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import discord
 
 from bot.domain.conversations import ConversationKey, Member
-from bot.errors import CountersignError, DeliveryFailed
+from bot.errors import CountersignError, DeliveryFailed, QueueFull
 from bot.platforms.discord.asides import say, say_directly
 from bot.platforms.discord.desk import Answering, Command, Desk
 from bot.platforms.discord.hints import Hints
@@ -27,7 +27,7 @@ from bot.reception.context_lines import described
 from bot.reception.errands import Errands
 from bot.reception.in_turn import InTurn
 from bot.reception.once import Once
-from bot.reception.portions import Portions
+from bot.reception.refusals import ENOUGH
 from bot.reception.typed_commands import command_words
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,7 @@ class Reception:
         self._reading = ReadingUp(desk.rest, desk.engine)
         self._hints = Hints(desk.rest)
         self._in_turn = InTurn()
-        self._portions = Portions(AT_ONCE)
-        self._keeping = Errands(OF_ALL_AT_ONCE)
+        self._keeping = Errands(OF_ALL_AT_ONCE, AT_ONCE)
         self._done = Once()
         self._me = ""
         self.reads_all = False
@@ -114,18 +113,19 @@ class Reception:
 
     def _begin(self, hearing: Hearing) -> None:
         said = hearing.said
-        if not self._portions.begin(said.user):
-            log.warning("somebody says more than can be taken: message %s was left out", said.id)
-            self._done.forget(said.id)
-        elif not self._keeping.start(self._counted(hearing), f"discord: message {said.id}"):
-            self._portions.end(said.user)
+        if not self._keeping.start_for(
+            said.user,
+            self._kept(hearing),
+            f"discord: message {said.id}",
+            lambda: self._say_enough(hearing),
+        ):
             self._done.forget(said.id)
 
-    async def _counted(self, hearing: Hearing) -> None:
-        try:
-            await self._kept(hearing)
-        finally:
-            self._portions.end(hearing.said.user)
+    async def _say_enough(self, hearing: Hearing) -> None:
+        """Tell the author of a message that was left out, where the bot is meant without any doubt."""
+        said = hearing.said
+        if said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
+            await say_directly(self._desk.rest, said.user, ENOUGH)
 
     async def _kept(self, hearing: Hearing) -> None:
         """See to it that what is for the bot is on disk, however often that has to be tried."""
@@ -171,7 +171,7 @@ class Reception:
             if not hearing.late:  # nothing on disk tells whether it was answered
                 member = await desk.member(said.source, here.workspace)
                 command = Command(words, member, here, said.place, said.id, spot.direct)
-                desk.errands.start(self._answering.said(command), "discord: command")
+                desk.errands.start_for(said.user, self._answering.said(command), "discord: command")
             return
         text = said.text or self._stands_for(said)
         if not text:
@@ -179,7 +179,11 @@ class Reception:
             return
         key = await self._conversation(said, spot, here, text)
         message = await self._reading.message(said, text, member.author, key, hearing.guild)
-        await desk.engine.receive(message)
+        try:
+            await desk.engine.receive(message)
+        except QueueFull as error:
+            desk.errands.start_for(said.user, say_directly(desk.rest, said.user, error.told), "discord: refusal")
+            return
         self._attention.engage(key)
 
     async def _spot(self, hearing: Hearing) -> Spot | None:
@@ -230,15 +234,17 @@ class Reception:
         if hearing.late:
             return
         if called:
-            self._desk.errands.start(say(rest, said.place, NOTHING_SAID, answering=said.id), "discord: hint")
+            self._desk.errands.start_for(
+                said.user, say(rest, said.place, NOTHING_SAID, answering=said.id), "discord: hint"
+            )
         elif not self.reads_all:
-            self._desk.errands.start(self._hints.give(said.place), "discord: hint")
+            self._desk.errands.start_for(said.user, self._hints.give(said.place), "discord: hint")
 
     def _refuse(self, hearing: Hearing, spot: Spot, why: str) -> None:
         """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
         said = hearing.said
         if not hearing.late and (spot.direct or said.calls_bot):
-            self._desk.errands.start(say_directly(self._desk.rest, said.user, why), "discord: refusal")
+            self._desk.errands.start_for(said.user, say_directly(self._desk.rest, said.user, why), "discord: refusal")
 
 
 def _may_be_meant(said: Said, spot: Spot) -> bool:

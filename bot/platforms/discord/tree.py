@@ -22,6 +22,7 @@ from bot.domain.commands import Known, Parameter, Shape, Verb
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.faults import translated
 from bot.platforms.discord.levels import ENTRIES, LONGEST, Level, choices, hint, levels, options, words
+from bot.reception.refusals import TROUBLE
 from bot.rendering.plain import one_line
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,6 @@ ByServers = app_commands.AppInstallationType(guild=True, user=False)
 
 REGISTER_SECONDS = 60.0
 CHANGED = "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
-TROUBLE = "That did not work. Please try again."
 
 
 class Answering(Protocol):

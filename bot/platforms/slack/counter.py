@@ -41,7 +41,7 @@ from bot.reception.presses import (
     RunBeside,
     ViewAll,
 )
-from bot.reception.refusals import GONE, OUT_OF_DATE
+from bot.reception.refusals import ENOUGH, GONE, OUT_OF_DATE, told_of
 from bot.reception.taken_up import rate, take_up
 from bot.reception.typed_commands import shell_words
 from bot.reception.verdicts import allow, decide, find_call
@@ -49,7 +49,6 @@ from bot.rendering.offers import Check, RunAgain, Stop
 
 log = logging.getLogger(__name__)
 
-TROUBLE = "That did not work. Please try again."
 NO_OUTSIDERS = "Only full members of this workspace may see that."
 
 
@@ -81,7 +80,11 @@ class Counter:
 
     def begin(self, errand: Coroutine[Any, Any, None], place: Place, name: str) -> None:
         """Do something after the acknowledgement; whoever wanted it hears if it does not work."""
-        self._desk.errands.start(self._told(errand, place), f"slack: {name}")
+        told = self._told(errand, place)
+        if not self._desk.errands.start_for(
+            place.spot.user, told, f"slack: {name}", lambda: self._whisper(place, ENOUGH)
+        ):
+            errand.close()
 
     async def command(self, words: tuple[str, ...], place: Place, trigger: Trigger | None) -> None:
         """Answer a command of the person who stands there. Raises DeliveryFailed."""
@@ -96,7 +99,7 @@ class Counter:
             await errand
         except (CountersignError, TimeoutError) as error:
             log.warning("something that was pressed or typed in Slack did not work: %s", error)
-            await self._whisper(place, TROUBLE)
+            await self._whisper(place, told_of(error))
 
     async def _whisper(self, place: Place, text: str) -> None:
         await whisper(self._api, place.spot, plain_sheet(text))

@@ -40,7 +40,9 @@ class Gestures:
         user = str(event.get("user") or "")
         match event.get("type"):
             case "app_home_opened" if event.get("tab") == "home" and user:
-                self._desk.errands.start(self._tabs.open(user, first_visit="view" not in event), "slack: home")
+                self._desk.errands.start_for(
+                    user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
+                )
             case "agent_session_stopped" if user:
                 place = Place(Spot(str(event.get("channel") or ""), user, str(event.get("thread_ts") or "")))
                 self._counter.begin(self._stop_all(place), place, "stop")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.errors import QueueFull
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.people import Person
 from bot.platforms.slack.reading_up import ReadingUp
@@ -93,14 +94,27 @@ class Reception:
             self._refuse(said, NOTHING_SAID)
             return
         engine = self._desk.engine
-        await engine.receive(await self._reading.message(said, text, person.author, key, engine))
+        message = await self._reading.message(said, text, person.author, key, engine)
+        try:
+            await engine.receive(message)
+        except QueueFull as error:
+            # A mention comes as two events. What is not addressed to the bot comes as one.
+            if said.notified or not addressed:
+                self._tell(said, error.told)
+            return
         self._done.note(f"{said.channel}:{said.ts}")
         self._attention.engage(key)
 
     def _refuse(self, said: Said, why: str) -> None:
         """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
-        if said.notified and self._done.first(f"{said.channel}:{said.ts}"):
-            self._desk.errands.start(whisper(self._desk.api, _spot(said), plain_sheet(why)), "slack: refusal")
+        if said.notified:
+            self._tell(said, why)
+
+    def _tell(self, said: Said, why: str) -> None:
+        """Tell the author alone, once, why nothing comes of a message."""
+        if self._done.first(f"{said.channel}:{said.ts}"):
+            telling = whisper(self._desk.api, _spot(said), plain_sheet(why))
+            self._desk.errands.start_for(said.user, telling, "slack: refusal")
 
 
 def _spot(said: Said) -> Spot:

@@ -16,7 +16,7 @@ from bot.domain.approvals import Verdict
 from bot.domain.commands import Form
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.slack.answers import APART_SECONDS, Place
-from bot.platforms.slack.counter import TROUBLE, Counter
+from bot.platforms.slack.counter import Counter
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.drawings import Back, ConfirmationBack, FormBack, ReasonBack, Window
 from bot.platforms.slack.forms import errors, form_window
@@ -28,6 +28,7 @@ from bot.platforms.slack.spoken import spoken
 from bot.platforms.slack.submissions import read_submission
 from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.windows import note_window
+from bot.reception.refusals import ENOUGH, TROUBLE, told_of
 from bot.reception.verdicts import decide
 
 log = logging.getLogger(__name__)
@@ -87,8 +88,8 @@ class SentWindows:
         meanwhile = _Meanwhile(self._desk.api, view_id)
         answering = functools.partial(self._answer, sent, user_of(body), trigger, meanwhile)
         work = self._work(answering, outcome, view_id)
-        if not self._desk.errands.start(work, "slack: window"):
-            return _update(note_window(TITLE, TROUBLE))
+        if not self._desk.errands.start_for(user_of(body), work, "slack: window"):
+            return _update(note_window(TITLE, ENOUGH))
         await asyncio.wait({outcome}, timeout=SOON_SECONDS)
         if outcome.done() and not outcome.cancelled():
             return outcome.result()
@@ -103,6 +104,7 @@ class SentWindows:
             answer = await answering()
         except (CountersignError, TimeoutError) as error:
             log.warning("a window that was sent in Slack did not work: %s", error)
+            answer = _update(note_window(TITLE, told_of(error)))
         finally:
             late = outcome.done()
             if not late:

@@ -10,8 +10,9 @@ from bot.errors import DatabaseUnavailable
 from bot.platforms.discord.answers import NOT_SENT, SENT_DIRECTLY
 from bot.platforms.discord.invocations import NOT_SERVED
 from bot.platforms.discord.tickets import GONE
-from bot.platforms.discord.tree import CHANGED, TROUBLE
+from bot.platforms.discord.tree import CHANGED
 from bot.reception.manners import NOT_FOR_STRANGERS
+from bot.reception.refusals import TROUBLE
 from tests.fakes.discord import Answer, Answers, Fails
 from tests.platforms.discord.commanding import Commanding, commanding
 

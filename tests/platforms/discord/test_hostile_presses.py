@@ -17,9 +17,10 @@ from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord import presses
 from bot.platforms.discord.asking import read_modal
-from bot.platforms.discord.counter import AT_ONCE, ELSEWHERE
+from bot.platforms.discord.counter import ELSEWHERE
 from bot.platforms.discord.desk import DiscordRecords
 from bot.platforms.discord.references import MessageRef
+from bot.reception.errands import MOST_PER_USER as AT_ONCE
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval

@@ -9,8 +9,9 @@ import pytest
 from bot.domain.commands import Reply
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.discord import invocations
-from bot.platforms.discord.invocations import AT_ONCE, ENOUGH
 from bot.reception import errands
+from bot.reception.errands import MOST_PER_USER as AT_ONCE
+from bot.reception.refusals import ENOUGH
 from tests.fakes.discord import TooMany
 from tests.platforms.discord.commanding import commanding
 from tests.platforms.discord.test_presses import drawn, named

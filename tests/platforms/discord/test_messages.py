@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.conversations import ConversationKey
-from bot.errors import DatabaseUnavailable
+from bot.errors import DatabaseUnavailable, QueueFull
 from bot.platforms.discord.hints import CALL_ME
 from bot.platforms.discord.reading_up import UNREAD
 from bot.platforms.discord.reception import NOTHING_SAID, WITHOUT_WORDS
@@ -340,6 +340,17 @@ async def test_a_thread_that_another_process_has_told_is_not_told_again() -> Non
 
 
 # Who is answered
+
+
+async def test_whose_queue_is_full_is_told_once_that_the_message_was_not_accepted() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        place.door.troubles = [QueueFull(100)]
+        dm = discord.dm(place.priya)
+        discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
+        await discord.until(lambda: place.posted(dm))
+        assert [each.content for each in place.posted(dm)] == [QueueFull(100).told]
+        assert place.door.received == []
 
 
 async def test_whoever_has_not_passed_the_screening_is_not_answered_and_told_so_directly() -> None:

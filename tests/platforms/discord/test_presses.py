@@ -12,11 +12,11 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.discord.asking import read_modal
-from bot.platforms.discord.counter import NO_OUTSIDERS, TROUBLE
+from bot.platforms.discord.counter import NO_OUTSIDERS
 from bot.platforms.discord.desk import DiscordRecords
 from bot.platforms.discord.whole_calls import FILE, IN_THE_FILE
 from bot.reception.manners import NOT_FOR_STRANGERS
-from bot.reception.refusals import GONE, OUT_OF_DATE, WORN_OUT
+from bot.reception.refusals import GONE, OUT_OF_DATE, TROUBLE, WORN_OUT
 from bot.reception.taken_up import ENDED, IN_HAND, THANKS
 from tests.fakes.discord import Answer, Channel, Message
 from tests.platforms.discord.workplace import Workplace, a_workplace

@@ -7,7 +7,9 @@ import pytest
 from bot.domain.commands import Action, Document, Field, Form, Invocation, Page, Reply, Submission
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.platforms.slack import sent_windows
+from bot.reception.errands import MOST_PER_USER
 from bot.reception.manners import NOT_FOR_STRANGERS
+from bot.reception.refusals import ENOUGH
 from tests.fakes.slack import Message, Team
 from tests.platforms.slack.workplace import Workplace, a_workplace
 
@@ -265,3 +267,21 @@ async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
         await place.slack.until(lambda: any(each.files for each in place.bot_posts(dm)))
         await whispered(place, text="Here they are.")
         assert not any(each.files for each in place.bot_posts())
+
+
+async def test_one_user_has_only_so_many_requests_under_way_and_the_others_are_answered() -> None:
+    async with a_workplace(answers=[[Reply("Done.")]] * (MOST_PER_USER + 2)) as place:
+        place.commands.begun.clear()
+        for _ in range(MOST_PER_USER):
+            await place.slack.command(place.priya, "/mcp", "list", place.channel)
+        await place.slack.command(place.priya, "/mcp", "list", place.channel)
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == [ENOUGH]
+        place.commands.begun.set()
+        sam = place.slack.user("Sam")
+        place.channel.members.append(sam.id)
+        await place.slack.command(sam, "/mcp", "list", place.channel)
+        await place.slack.until(lambda: "Done." in place.whispers(sam))
+        await place.slack.until(lambda: place.whispers(place.priya).count("Done.") == MOST_PER_USER)
+        await place.slack.command(place.priya, "/mcp", "list", place.channel)
+        await place.slack.until(lambda: place.whispers(place.priya).count("Done.") == MOST_PER_USER + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.conversations import ConversationKey
-from bot.errors import DatabaseUnavailable
+from bot.errors import DatabaseUnavailable, QueueFull
 from bot.platforms.slack.reading_up import UNREAD
 from bot.platforms.slack.reception import NOTHING_SAID
 from bot.reception.manners import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, Manners
@@ -162,6 +162,28 @@ async def test_guests_and_strangers_are_not_answered_and_told_so_alone() -> None
         await place.settled()
         assert place.door.received == []
         assert (place.whispers(guest), place.whispers(stranger)) == ([NOT_FOR_GUESTS], [NOT_FOR_STRANGERS])
+
+
+async def test_whose_queue_is_full_is_told_once_that_the_message_was_not_accepted() -> None:
+    async with a_workplace() as place:
+        slack, full = place.slack, QueueFull(100)
+        place.door.troubles = [full, full]
+        slack.say(place.priya, place.channel, f"{slack.bot.mention} why 502?")
+        await slack.until(lambda: place.whispers(place.priya))
+        await place.settled()
+        assert place.whispers(place.priya) == [full.told]
+        assert place.door.received == []
+
+
+async def test_whose_queue_is_full_is_told_so_in_a_thread_without_a_mention_too() -> None:
+    async with a_workplace() as place:
+        slack = place.slack
+        asked = slack.say(place.priya, place.channel, f"{slack.bot.mention} why 502?")
+        await place.settled()
+        place.door.troubles = [QueueFull(100)]
+        slack.say(place.priya, place.channel, "and since when?", thread_ts=asked.ts)
+        await slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == [QueueFull(100).told]
 
 
 async def test_guests_are_answered_where_the_operator_allows_it() -> None:

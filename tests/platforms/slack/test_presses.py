@@ -8,9 +8,9 @@ from bot.domain.approvals import AlreadySettled, NoSuchApproval, NotAllowed, Out
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.counter import NO_OUTSIDERS, TROUBLE
+from bot.platforms.slack.counter import NO_OUTSIDERS
 from bot.reception.manners import NOT_FOR_STRANGERS
-from bot.reception.refusals import GONE, OUT_OF_DATE
+from bot.reception.refusals import GONE, OUT_OF_DATE, TROUBLE
 from bot.reception.taken_up import ENDED, IN_HAND
 from tests.fakes.slack import Fails, Message, Team, User
 from tests.platforms.slack.test_surface import placed

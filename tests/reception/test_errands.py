@@ -1,0 +1,61 @@
+"""What one user may have under way, and that everything is released however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.reception.errands import Errands
+
+
+async def test_a_user_over_the_limit_is_told_once_at_a_time_and_keeps_nobody_waiting() -> None:
+    errands, opened, said = Errands(most_per_user=2), asyncio.Event(), list[str]()
+
+    async def waits() -> None:
+        await opened.wait()
+
+    async def refuse() -> None:
+        said.append("enough")
+        await opened.wait()
+
+    started = [errands.start_for("mallory", waits(), "errand", refuse) for _ in range(500)]
+    assert sum(started) == 2
+    assert errands.start_for("priya", waits(), "errand", refuse)
+    await asyncio.sleep(0)
+    assert said == ["enough"]
+    opened.set()
+    await errands.done()
+    assert errands.start_for("mallory", waits(), "errand", refuse)
+    await errands.close()
+
+
+async def test_the_limit_of_all_counts_nothing_for_the_user_who_met_it() -> None:
+    errands, opened = Errands(most=1, most_per_user=1), asyncio.Event()
+
+    async def waits() -> None:
+        await opened.wait()
+
+    assert errands.start(waits(), "errand")
+    assert not errands.start_for("priya", waits(), "errand")
+    opened.set()
+    await errands.done()
+    assert errands.start_for("priya", waits(), "errand")
+    await errands.close()
+
+
+@pytest.mark.parametrize("way", ["fails", "is cancelled before its first step"])
+async def test_what_ends_badly_is_released_all_the_same(way: str) -> None:
+    errands = Errands(most_per_user=1)
+
+    async def fails() -> None:
+        raise ValueError(way)
+
+    for _ in range(3):
+        assert errands.start_for("priya", fails(), "errand")
+        if way == "fails":
+            await errands.done()
+        else:
+            for task in set(errands._tasks):
+                task.cancel()
+            await errands.done()

@@ -1,0 +1,22 @@
+"""One user's share of what is under way."""
+
+from __future__ import annotations
+
+from bot.reception.per_user_limit import PerUserLimit
+
+
+def test_a_person_has_so_much_in_hand_and_others_their_own() -> None:
+    limit = PerUserLimit(2)
+    assert [limit.acquire("ana") for _ in range(3)] == [True, True, False]
+    assert limit.acquire("priya")
+    limit.release("ana")
+    assert limit.acquire("ana")
+    assert not limit.acquire("ana")
+
+
+def test_whoever_has_nothing_in_hand_is_forgotten() -> None:
+    limit = PerUserLimit(1)
+    for number in range(10_000):
+        assert limit.acquire(str(number))
+        limit.release(str(number))
+    assert limit._under_way == {}
