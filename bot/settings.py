@@ -235,6 +235,8 @@ class Settings(BaseSettings):
     admin_api_token: SecretStr | None = None
     public_url: Address | None = None
     api_docs: bool = False
+    api_requests_per_token: Annotated[int, Field(ge=1, le=100_000)] = 100
+    api_streams_per_token: Annotated[int, Field(ge=1, le=100_000)] = 50
 
     mcp_enabled: bool = True
     mcp_servers_file: Path = Path("config/mcp_servers.json")
@@ -322,6 +324,17 @@ class Settings(BaseSettings):
             raise SettingsError(
                 f"SETTINGS_FOLDER ({own}) and MCP_SECRET_FOLDER ({self.mcp_secret_folder}) are not apart.",
                 "keep the bot's own secrets in another folder than those of its servers",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_room_beside_streams(self) -> Settings:
+        # A client whose streams take every request it may have could not stop or approve anything.
+        if self.api_streams_per_token >= self.api_requests_per_token:
+            raise SettingsError(
+                f"API_STREAMS_PER_TOKEN ({self.api_streams_per_token}) is not less than API_REQUESTS_PER_TOKEN "
+                f"({self.api_requests_per_token}).",
+                "leave room for requests beside streams: set API_REQUESTS_PER_TOKEN higher",
             )
         return self
 

@@ -113,10 +113,14 @@ async def served_web(
     """Serve for as long as the block runs: hooks of platforms, the API over `parts` if there are any, and `pages`,
     which take no token. The port. Raises SettingsError.
     """
-    applications, server = await asyncio.gather(
-        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "server"))
+    applications, server, limits = await asyncio.gather(
+        *(
+            asyncio.to_thread(importlib.import_module, f"bot.web.{name}")
+            for name in ("application", "server", "caller_limits")
+        )
     )
-    api = None if parts is None else applications.api_application(parts)
+    shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
+    api = None if parts is None else applications.api_application(parts, shares=shares)
     documents = [] if parts is None or not settings.api_docs else applications.documentation(parts)
     app = applications.application(hooks, api=api, pages=[*pages, *documents])
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)

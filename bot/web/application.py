@@ -19,6 +19,7 @@ import bot.web.api
 from bot.stores import TokenStore
 from bot.web.attempts import Attempts
 from bot.web.authentication import Gate
+from bot.web.caller_limits import CallerLimits, CallerShares
 from bot.web.capacity import Capacity
 from bot.web.connection_table import ConnectionLimits
 from bot.web.documentation import documentation_routes
@@ -52,9 +53,11 @@ def application(
     return Requests(Capacity(_Plain(Router(routes, redirect_slashes=False)), served_always, at_work))
 
 
-def api_application(parts: WebParts, *, attempts: Attempts | None = None) -> ASGIApp:
+def api_application(
+    parts: WebParts, *, attempts: Attempts | None = None, shares: CallerShares | None = None
+) -> ASGIApp:
     """The API behind its gate."""
-    return guarded(api_routes(mounted(parts)), parts.tokens, parts.admin_token, attempts or Attempts())
+    return guarded(api_routes(mounted(parts)), parts.tokens, parts.admin_token, attempts or Attempts(), shares=shares)
 
 
 def guarded(
@@ -65,9 +68,13 @@ def guarded(
     *,
     largest: int = LARGEST_BODY,
     seconds: float = READING_SECONDS,
+    shares: CallerShares | None = None,
 ) -> ASGIApp:
-    """Routes with everything before them: the gate, then what reads the body, of `largest` bytes and in `seconds`."""
-    return Gate(Intake(NamedRoutes(routes), largest, seconds), tokens, admin_token, attempts)
+    """Routes with everything before them: the gate, the limits of one caller, and what reads the body, of `largest`
+    bytes and in `seconds`.
+    """
+    limited = CallerLimits(Intake(NamedRoutes(routes), largest, seconds), shares or CallerShares())
+    return Gate(limited, tokens, admin_token, attempts)
 
 
 def documentation(parts: WebParts) -> list[Page]:

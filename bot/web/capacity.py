@@ -53,7 +53,7 @@ def _has_body(scope: Scope) -> bool:
 def _busy() -> Problem:
     return Problem(
         503,
-        "too_many_requests",
+        "too_busy",
         "Too many requests are being served.",
         "try again in a moment",
         headers={"Retry-After": "5"},

@@ -13,7 +13,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Question, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable, NotFound
-from bot.web.turns.following import Following, TooManyFollowers
+from bot.web.turns.following import Following
 from tests.fakes.parts import ANA, until
 
 KEY = ConversationKey("api", "default", "ana", "1")
@@ -102,12 +102,8 @@ async def test_a_place_in_the_queue_is_news_and_the_same_place_is_not() -> None:
     assert [view.ahead for view in await seen_by(Following(poll=0.001), rows)] == [2, 1, 0]
 
 
-async def test_following_ends_where_the_turn_is_gone_and_where_there_are_too_many() -> None:
-    following = Following(poll=0.001, most=1)
+async def test_following_ends_where_the_turn_is_gone() -> None:
+    following = Following(poll=0.001)
     with pytest.raises(NotFound):
         await seen_by(following, Rows(at(1), NotFound("gone")))
-    async with aclosing(following.views("t1", Rows(at(1)).read)) as views:
-        await anext(views)
-        with pytest.raises(TooManyFollowers):
-            await seen_by(following, Rows(at(1)))
     assert following.followers == 0

@@ -416,13 +416,6 @@ async def test_a_quiet_stream_shows_that_it_is_alive_and_closes_its_source_when_
     assert closed.is_set()
 
 
-async def test_too_many_streams_are_turned_away(api: Api, model: ScriptedModel) -> None:
-    api.parts.following.most = 0
-    answer = await api.post(ASK, json=said("hello"))
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_streams")
-    assert model.requests == []
-
-
 async def test_streams_end_when_the_program_leaves_and_the_answer_is_there_when_it_is_back(folder: Path) -> None:
     async def never(_request: ModelRequest) -> Completion:
         await asyncio.Event().wait()

@@ -23,6 +23,7 @@ from bot.domain.turns import Receipt
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 from bot.web.authentication import MemberCaller
+from bot.web.caller_limits import RequestStreamPlace, StreamPlace
 from bot.web.events import EventStream, ServerEvent, stream_described
 from bot.web.parts import WebParts
 from bot.web.problems import Problem, of_error
@@ -30,7 +31,6 @@ from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of, is_own, may_see, own_place
 from bot.web.turns.cursors import Cursor
 from bot.web.turns.events import EVENTS, Teller
-from bot.web.turns.following import TooManyFollowers
 from bot.web.turns.questions import Payload, read_question
 from bot.web.turns.shapes import ResponseShape, is_waiting, response_shape
 from bot.web.wire import Sent, Taken
@@ -92,6 +92,8 @@ def routes(parts: WebParts) -> APIRouter:
         asked: ResponseRequest,
         caller: MemberCaller,
         answer: Response,
+        *,
+        place: RequestStreamPlace,
         idempotency_key: IdempotencyKey = None,
         last_event_id: LastEventId = None,
     ) -> Response | ResponseShape:
@@ -101,20 +103,15 @@ def routes(parts: WebParts) -> APIRouter:
         named = "" if asked.conversation_id is None else str(asked.conversation_id)
         key = own_place(caller, asked.workspace, named or _thread(idempotency_key))
         if last_event_id and idempotency_key is None:
-            # A program that comes again by itself would ask once more.
-            raise Problem(
-                400,
-                "no_such_event",
-                "Only a question with an Idempotency-Key can be taken up again.",
-                "follow it with GET /api/responses/{responseId}/stream",
-            )
-        responses.look_for_room()
+            raise _not_resumable()
+        waits = responses.take_place(place, asked.payload)
         receipt = await responses.put(caller, key, asked, idempotency_key)
+        place.follow(receipt.turn_id)
         ignored = asked.payload.ignored
         if asked.payload.stream:
             opening = {"title": asked.title or None, "redelivery": receipt.redelivery, "ignored": ignored}
             return responses.stream(caller, receipt.turn_id, key, last_event_id, opening)
-        view = await responses.settled(receipt.turn_id)
+        view = await (responses.settled if waits else parts.engine.view)(receipt.turn_id)
         if not view.turn.status.ended:
             answer.status_code = 202
             answer.headers["Location"] = f"/api/responses/{view.turn.id}"
@@ -127,11 +124,12 @@ def routes(parts: WebParts) -> APIRouter:
 
     @router.get("/api/responses/{responseId}/stream", responses=_STREAM, response_class=EventStream)
     async def follow_response(
-        response_id: ResponseId, caller: MemberCaller, last_event_id: LastEventId = None
+        response_id: ResponseId, caller: MemberCaller, place: RequestStreamPlace, last_event_id: LastEventId = None
     ) -> Response:
         """Follow a response from its beginning, or from the event behind `Last-Event-ID`."""
         view = await responses.find(caller, response_id)
-        responses.look_for_room()
+        place.take()
+        place.follow(response_id)
         return responses.stream(caller, response_id, view.turn.conversation, last_event_id, {})
 
     @router.delete("/api/responses/{responseId}", response_model=Stopped)
@@ -171,16 +169,14 @@ class _Responses:
         self._following = parts.following
         self._uploads = parts.uploads
 
-    def look_for_room(self) -> None:
-        """Raise Problem if this process has enough to follow."""
-        if self._following.is_full:
-            raise Problem(
-                503,
-                "too_many_streams",
-                "Too many responses are being followed.",
-                "try again in a moment",
-                headers={"Retry-After": "5"},
-            )
+    def take_place(self, place: StreamPlace, payload: Payload) -> bool:
+        """Take a place for a stream or a wait. Return False if there is none for a wait: the response is read at once,
+        with 202. Raises Problem.
+        """
+        if not payload.stream:
+            return place.take_to_wait()
+        place.take()
+        return True
 
     async def find(self, caller: Caller, turn_id: str) -> TurnView:
         """A turn that the caller may see. Raises Problem."""
@@ -246,10 +242,6 @@ class _Responses:
                 async for view in views:
                     for event in teller.tell(view):
                         yield ServerEvent(event.name, event.data, str(event.cursor))
-        except TooManyFollowers:
-            yield ServerEvent(
-                "error", {"code": "too_many_streams", "message": "Too many responses are being followed."}
-            )
         except CountersignError as error:
             # Without an id, and not the end: whoever comes again goes on where this broke off.
             problem = of_error(error)
@@ -266,7 +258,7 @@ class _Responses:
                 async for view in views:
                     if view.turn.status.ended or is_waiting(view):
                         break
-        except (TimeoutError, TooManyFollowers):
+        except TimeoutError:
             return view
         return view
 
@@ -274,6 +266,16 @@ class _Responses:
 def _thread(idempotency_key: str | None) -> str:
     """The id of a new conversation: the same for a question that is sent again."""
     return sha256(idempotency_key.encode()).hexdigest()[:16] if idempotency_key is not None else ""
+
+
+def _not_resumable() -> Problem:
+    """The answer to a program that comes again by itself, and would ask once more."""
+    return Problem(
+        400,
+        "no_such_event",
+        "Only a question with an Idempotency-Key can be taken up again.",
+        "follow it with GET /api/responses/{responseId}/stream",
+    )
 
 
 def _cursor(turn_id: str, last_event_id: str | None) -> Cursor:

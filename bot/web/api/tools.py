@@ -21,6 +21,7 @@ from bot.domain.messages import FilePart, ImagePart, KeptFile, TextPart, ToolRes
 from bot.domain.turns import ToolStep
 from bot.domain.views import ReadFile, TurnView
 from bot.ports import FrontDoor
+from bot.web.caller_limits import RequestStreamPlace
 from bot.web.parts import WebParts
 from bot.web.routes import api_router
 from bot.web.servers.services import AtHere, Services
@@ -122,17 +123,18 @@ class ToolRoutes:
         self._directory = services.directory
         self._engine = engine
 
-    async def executed(self, body: Execution, here: AtHere) -> Executed | JSONResponse:
+    async def executed(self, body: Execution, here: AtHere, place: RequestStreamPlace) -> Executed | JSONResponse:
         """Run a tool. Answers with what it gave back; with 202 if it needs a signature first or takes longer than
         `waitSeconds`: it goes on then, and can be followed.
         """
         seen = await self._calls.found(body.server_id, here.conversation)
         tool = self._calls.tool(seen, body.tool_name)
+        waits = body.wait_seconds > 0 and place.take_to_wait()
         # A conversation of its own: a call that waits for a signature keeps no other one waiting.
         where = replace(here.conversation, thread=secrets.token_hex(8))
         message = self._calls.call(tool, body.arguments, where, here.author)
         turn_id = (await self._engine.receive(message)).turn_id
-        answer = await outcome(await watched(self._engine, turn_id, body.wait_seconds))
+        answer = await outcome(await watched(self._engine, turn_id, body.wait_seconds if waits else 0))
         if isinstance(answer, Pending):
             return JSONResponse(answer.model_dump(mode="json"), 202, {"Location": answer.follow})
         return answer

@@ -15,6 +15,7 @@ from bot.commands.directory import Seen
 from bot.domain.checks import Check, Finding
 from bot.domain.servers import ServerStatus, Standing
 from bot.errors import ServerTrouble
+from bot.web.caller_limits import RequestStreamPlace
 from bot.web.events import EventStream
 from bot.web.problems import Problem
 from bot.web.routes import api_router
@@ -161,9 +162,11 @@ class ServerActions:
         present = await self._directory.find(seen.id, here.conversation)
         return self._writer(manner).capabilities(present, here.conversation)
 
-    async def watched(self, ref: str, manner: AskedManner, here: AtHere) -> EventStream:
+    async def watched(self, ref: str, manner: AskedManner, here: AtHere, place: RequestStreamPlace) -> EventStream:
         """Server-sent events, as long as somebody listens."""
+        place.take()
         seen = await self._directory.find(ref, here.conversation)
+        place.follow(seen.id)
         events = watched(self._servers, self._directory, seen, here.conversation, self._writer(manner))
         return EventStream(events)
 

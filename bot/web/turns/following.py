@@ -20,15 +20,9 @@ from bot.errors import DatabaseUnavailable
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-MOST_FOLLOWERS = 1_000
-"""Of all turns together, in this process."""
 
 Read = Callable[[str], Awaitable[TurnView]]
 """Reads a turn as it stands on disk (`FrontDoor.view`)."""
-
-
-class TooManyFollowers(Exception):
-    """This process has enough of them already."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,22 +54,16 @@ class _Followed:
 
 
 class Following:
-    """Everybody in this process who follows a turn, `most` at once. `poll` is in seconds."""
+    """Everybody in this process who follows a turn. `poll` is in seconds."""
 
-    def __init__(self, poll: float = POLL_SECONDS, most: int = MOST_FOLLOWERS) -> None:
+    def __init__(self, poll: float = POLL_SECONDS) -> None:
         self._poll = poll
-        self.most = most
         self._followed: dict[str, _Followed] = {}
 
     @property
     def followers(self) -> int:
         """How many there are."""
         return sum(len(each.boxes) for each in self._followed.values())
-
-    @property
-    def is_full(self) -> bool:
-        """There is no room for another one."""
-        return self.followers >= self.most
 
     def hand(self, view: TurnView) -> None:
         """Let those who follow this turn see it as it is drawn now; at once, and whoever is behind skips the views in
@@ -87,8 +75,7 @@ class Following:
 
     async def views(self, turn_id: str, read: Read) -> AsyncGenerator[TurnView, None]:
         """The turn as it stands, then every newer view until it has ended; a row that cannot be read for now is tried
-        again. To be closed by whoever leaves before that. Raises TooManyFollowers, NotFound (also when it is deleted
-        meanwhile).
+        again. To be closed by whoever leaves before that. Raises NotFound (also when it is deleted meanwhile).
         """
         with self._opened(turn_id) as (followed, box):
             last = await read(turn_id)
@@ -101,8 +88,6 @@ class Following:
 
     @contextlib.contextmanager
     def _opened(self, turn_id: str) -> Iterator[tuple[_Followed, _Mailbox]]:
-        if self.is_full:
-            raise TooManyFollowers
         followed, box = self._followed.setdefault(turn_id, _Followed()), _Mailbox()
         followed.boxes.add(box)
         try:
