@@ -3,7 +3,8 @@
     CountersignError              anything this program raises on purpose: a cause and a fix
     ├── SettingsError             the environment or a configuration file says something that cannot be used
     ├── DatabaseError             the database cannot be used at all
-    │   ├── DatabaseUnavailable   for now: away, restarting, locked, out of room
+    │   ├── DatabaseUnavailable   for now: away, restarting, locked
+    │   │   └── DatabaseUnwritable  the same: it answers, and takes no writes
     │   └── DatabaseHeld          another process claims turns on this SQLite file
     ├── NotFound                  what was named does not exist, or is not this person's to see
     ├── Conflict                  what was to be changed is not what it was any more, or a name is taken
@@ -53,7 +54,15 @@ class DatabaseError(CountersignError):
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The database is away for now: gone, restarting, locked, out of room."""
+    """The database is away for now: gone, restarting, locked."""
+
+
+class DatabaseUnwritable(DatabaseUnavailable):
+    """The database answers and takes no writes. `reason` says why, without its name: such as "its disk is full"."""
+
+    def __init__(self, cause: str, fix: str = "", *, reason: str) -> None:
+        super().__init__(cause, fix)
+        self.reason = reason
 
 
 class DatabaseHeld(DatabaseError):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from bot.app.audit import examine_audit
 from bot.app.chat import login_name
@@ -25,10 +26,13 @@ from bot.domain.checks import Check, Finding
 from bot.domain.secret_grants import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.secret_grant_file import in_words
-from bot.errors import CountersignError
+from bot.errors import CountersignError, DatabaseError
 from bot.platforms.console.person import Person
 from bot.rendering.plain import one_line
 from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.storage.database import Database
 
 _MARKS = {Finding.WELL: "✓", Finding.DOUBTFUL: "!", Finding.BROKEN: "✗", Finding.SKIPPED: "-"}
 _LONGEST = 600
@@ -144,6 +148,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
             await upgrade(settings)
         async with fitting_database(settings, migrate=False) as database:
             yield "database", Check("opened", Finding.WELL, database.name)
+            yield "database", await _written(database)
             yield "audit", await examine_audit(database)
             async with opened_office(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
@@ -156,6 +161,14 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
                             yield state.config.name, check
     except CountersignError as error:
         yield "database", _broken("opened", error)
+
+
+async def _written(database: Database) -> Check:
+    try:
+        await database.check_writable()
+    except DatabaseError as error:
+        return _broken("written", error)
+    return Check("written", Finding.WELL, "It takes what is written.")
 
 
 def _broken(name: str, error: CountersignError) -> Check:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from time import monotonic
 
 from bot.domain.health import Health, Listening, ServersHealth
 from bot.domain.servers import ServerState, ServerStatus
-from bot.errors import DatabaseError
+from bot.errors import DatabaseError, DatabaseUnwritable
 from bot.ports import Listener
 
 log = logging.getLogger(__name__)
@@ -20,9 +21,18 @@ FRESH_SECONDS = 1.0
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 
 
+@dataclass(frozen=True, slots=True)
+class _DatabaseHealth:
+    """What the database said last."""
+
+    answers: bool
+    unwritable: str = ""
+    fix: str = ""
+
+
 class HealthCheck:
-    """Looks. `ask` asks the database for something small, `servers` says how MCP servers stand; `watch` adds what
-    receives.
+    """Looks. `ask` writes something small to the database (`Database.check_writable`), `servers` says how MCP servers
+    stand; `watch` adds what receives.
     """
 
     def __init__(
@@ -37,7 +47,7 @@ class HealthCheck:
         self._clock = clock
         self._listeners: dict[str, Listener] = {}
         self._asking = asyncio.Lock()
-        self._answers = False
+        self._answer = _DatabaseHealth(answers=False)
         self._asked_at = -FRESH_SECONDS
 
     def watch(self, platform: str, listener: Listener) -> None:
@@ -47,23 +57,28 @@ class HealthCheck:
     async def look(self) -> Health:
         """How everything stands now. Takes a few seconds at most, and never raises."""
         platforms: dict[str, Listening] = {name: await each.listening() for name, each in self._listeners.items()}
-        return Health(await self._database_answers(), platforms, _counted(self._servers()))
+        database = await self._database_health()
+        return Health(
+            database.answers, platforms, _counted(self._servers()), unwritable=database.unwritable, fix=database.fix
+        )
 
-    async def _database_answers(self) -> bool:
+    async def _database_health(self) -> _DatabaseHealth:
         async with self._asking:
             if self._clock() - self._asked_at >= FRESH_SECONDS:
-                self._answers = await self._answered()
+                self._answer = await self._asked_now()
                 self._asked_at = self._clock()
-            return self._answers
+            return self._answer
 
-    async def _answered(self) -> bool:
+    async def _asked_now(self) -> _DatabaseHealth:
         try:
             async with asyncio.timeout(DATABASE_SECONDS):
                 await self._ask()
+        except DatabaseUnwritable as error:
+            return _DatabaseHealth(answers=True, unwritable=error.reason, fix=error.fix)
         except (DatabaseError, TimeoutError) as error:
             log.debug("the database was asked how it is: %s", error or "no answer")
-            return False
-        return True
+            return _DatabaseHealth(answers=False)
+        return _DatabaseHealth(answers=True)
 
 
 def _counted(states: Iterable[ServerState]) -> ServersHealth:

@@ -124,7 +124,7 @@ async def opened_office(
         kept.sign_ins,
     )
     turn_log: SqlTurnLog = logs_of_turns.SqlTurnLog(database)
-    health = HealthCheck(kept.servers.revision, toolbox.servers)
+    health = HealthCheck(database.check_writable, toolbox.servers)
 
     def operates(member: Member) -> bool:
         return bool(operator) and member.author.principal == operator

@@ -17,7 +17,7 @@ from bot.commands.phrases import counted, lasted, moment, named
 from bot.commands.refusals import Refusal
 from bot.commands.signing_in import SigningIn
 from bot.domain.commands import Action, Parameter, Reply, Shape, Table, Verb
-from bot.domain.health import Condition, Listening
+from bot.domain.health import Condition, Health, Listening
 from bot.domain.measurements import SinceStart
 from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.stores import Activity, ApprovalActivity, Backlog, ServerActivity
@@ -83,7 +83,7 @@ class ServerStatistics:
         yield Reply(
             f"{_MARKS[health.condition]} Countersign is {health.condition}",
             details=(
-                ("database", "answers" if health.database else "does not answer"),
+                ("database", _database(health)),
                 *((name, _LISTENING[each]) for name, each in sorted(health.platforms.items())),
                 ("servers", _servers(servers)),
                 *((each.name, ": ".join(filter(None, (each.status.value, each.problem)))) for each in trouble),
@@ -168,3 +168,9 @@ def _unfinished(backlog: Backlog) -> tuple[tuple[str, str], ...]:
         ("waiting for a signature", counted(backlog.approvals, "call")),
         ("still to be drawn", counted(backlog.drawings, "turn")),
     )
+
+
+def _database(health: Health) -> str:
+    if health.unwritable:
+        return f"cannot be written: {health.unwritable}. Fix: {health.fix}"
+    return "answers" if health.database else "does not answer"

@@ -39,17 +39,21 @@ class ServersHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`database`: it answers. `platforms` are those that this process receives, by name."""
+    """`database`: it answers. `platforms` are those that this process receives, by name. `unwritable` says why the
+    database takes no writes, and `fix` what to do; both are empty if it does.
+    """
 
     database: bool
     platforms: Mapping[str, Listening] = field(default_factory=dict)
     servers: ServersHealth = ServersHealth()
+    unwritable: str = ""
+    fix: str = ""
 
     @property
     def condition(self) -> Condition:
         """The word for it. No servers at all is as good as all of them; a failed one keeps nobody from being answered,
         so it makes nothing unready (checklist 222, which counts no servers as a failure).
         """
-        if not self.database or Listening.CONNECTING in self.platforms.values():
+        if not self.database or self.unwritable or Listening.CONNECTING in self.platforms.values():
             return Condition.UNREADY
         return Condition.DEGRADED if self.servers.errors else Condition.READY

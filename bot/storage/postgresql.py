@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
-from bot.storage.database import Database, heard, json_text
+from bot.storage.database import Database, Unwritable, heard, json_text
 
 T = TypeVar("T")
 
@@ -41,6 +41,8 @@ KEEPALIVE: dict[str, Any] = {
 # before those who wait for them give up, and long before their leases run out.
 _SESSION = "-c idle_in_transaction_session_timeout=5000 -c lock_timeout=8000"
 
+_UNWRITABLE = {"53100": Unwritable.FULL, "25006": Unwritable.READ_ONLY, "58030": Unwritable.FAILING}
+"""SQLSTATEs disk_full, read_only_sql_transaction and io_error."""
 _CROSSED = ("40001", "40P01", "55P03")
 """Not serializable, deadlock, lock timeout (SQLSTATE)."""
 _USELESS = ("25006",)
@@ -132,6 +134,10 @@ class PostgresDatabase(Database):
         other's way: psycopg puts all of these among its operational errors.
         """
         return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+
+    def unwritable(self, error: DBAPIError) -> Unwritable | None:
+        """Return why the server takes no writes."""
+        return _UNWRITABLE.get(getattr(error.orig, "sqlstate", None) or "")
 
     def crossed(self, error: DBAPIError) -> bool:
         """Whether another transaction was in the way, and nothing is the matter with the server."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import shutil
 import sqlite3
 import threading
 import time
@@ -24,13 +25,16 @@ from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError
 from bot.storage.clock import FUNCTION
-from bot.storage.database import Database, json_text
+from bot.storage.database import Database, Unwritable, json_text
 
 T = TypeVar("T")
 
 _BUSY_MILLISECONDS = 5000
 _LARGEST_BATCH = 64
 _CLOSING_SECONDS = 7.0
+_LEAST_FREE = 1024 * 1024
+"""Bytes on the disk of the file: with fewer it counts as full, although a short transaction may still fit."""
+_UNWRITABLE = {"full": Unwritable.FULL, "readonly": Unwritable.READ_ONLY, "disk i/o": Unwritable.FAILING}
 _MOVED = "the file was deleted or replaced while it was in use"
 
 
@@ -107,19 +111,27 @@ class SqliteDatabase(Database):
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
 
     def passing(self, error: DBAPIError) -> bool:
-        """Locked by another program, or no room on the disk for now."""
+        """Return True if another program has locked the file."""
         reason = str(error.orig).lower()
-        return any(word in reason for word in ("locked", "busy", "full", "disk i/o"))
+        return any(word in reason for word in ("locked", "busy"))
+
+    def unwritable(self, error: DBAPIError) -> Unwritable | None:
+        """Return why the file takes no writes."""
+        reason = str(error.orig).lower()
+        return next((why for word, why in _UNWRITABLE.items() if word in reason), None)
 
     def fix(self, reason: str) -> str:
         """What a person can do about it."""
-        if "full" in reason:
-            return "free some space on its disk"
         if _MOVED in reason:
             return "start again: what was written to the old file is in it, wherever it is now"
         if "locked" in reason or "busy" in reason:
             return "see which other program has the file open"
         return "check the file, its folder and its disk"
+
+    def _write(self, connection: sa.Connection) -> None:
+        super()._write(connection)
+        if shutil.disk_usage(self._path.parent).free < _LEAST_FREE:
+            raise DBAPIError(None, None, sqlite3.OperationalError("the disk is full"))
 
     # ------------------------------------------------------------------ in the thread
 

@@ -39,10 +39,12 @@ def ready_routes(look: Callable[[], Awaitable[Health]]) -> list[Route]:
 
 
 def _told(health: Health) -> dict[str, object]:
+    unwritable = {"cause": f"The database cannot be written: {health.unwritable}.", "fix": health.fix}
     return {
         "status": health.condition.value,
         "version": __version__,
-        "database": "up" if health.database else "down",
+        "database": "down" if not health.database else "unwritable" if health.unwritable else "up",
+        **(unwritable if health.unwritable else {}),
         "platforms": {name: listening.value for name, listening in sorted(health.platforms.items())},
         "servers": {
             "total": health.servers.total,

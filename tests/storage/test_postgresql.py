@@ -141,7 +141,7 @@ async def test_a_server_that_became_read_only_is_left_and_a_writable_one_waited_
 
     prefer("on")
     receiving = asyncio.create_task(log.enqueue(message("hi")))
-    await until(lambda: "does not answer (cannot execute" in caplog.text)
+    await until(lambda: "cannot be written: it is read-only" in caplog.text)
     prefer("off")
     assert not (await receiving).redelivery
 

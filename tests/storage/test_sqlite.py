@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.errors import DatabaseError, DatabaseUnavailable
+from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage import sqlite
 from bot.storage.sqlite import SqliteDatabase, open_sqlite
 
@@ -159,7 +159,7 @@ async def test_a_disk_that_fills_up_in_the_middle_of_a_batch_costs_only_what_doe
         *(database.run(work, patience=0) for work in (adding("a"), adding("b"), big, adding("c"))),
         return_exceptions=True,
     )
-    assert [type(result).__name__ for result in results] == ["int", "int", "DatabaseUnavailable", "int"]
+    assert [type(result).__name__ for result in results] == ["int", "int", "DatabaseUnwritable", "int"]
     assert await words(database) == ["a", "b", "c"]
 
 
@@ -272,3 +272,65 @@ async def test_the_file_survives_power_loss_by_its_settings(database: SqliteData
         return [connection.exec_driver_sql(f"pragma {name}").scalar() for name in names]
 
     assert await database.run(read) == ["wal", 2, 1]
+
+
+def limit(pages: int) -> Callable[[sa.Connection], object]:
+    return lambda connection: connection.exec_driver_sql(f"pragma max_page_count={pages}").scalar()
+
+
+@pytest.fixture
+async def full(database: SqliteDatabase) -> SqliteDatabase:
+    """A database file that may not grow; short rows still fit."""
+    await database.run(lambda connection: connection.exec_driver_sql("create table alembic_version (version_num text)"))
+    await database.run(lambda connection: connection.exec_driver_sql("insert into alembic_version values ('1')"))
+    used = await database.run(lambda connection: connection.exec_driver_sql("pragma page_count").scalar_one())
+    await database.run(limit(used))
+    return database
+
+
+async def test_a_full_disk_is_logged_once_when_it_begins_and_once_when_it_is_over(
+    full: SqliteDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    await full.check_writable()
+    writing = asyncio.create_task(full.run(adding("x" * 100_000)))
+    async with asyncio.timeout(10):
+        while "cannot be written" not in caplog.text:
+            await asyncio.sleep(0.01)
+    for n in range(20):
+        await words(full)
+        await full.run(adding(f"short {n}"))
+    with pytest.raises(DatabaseUnwritable, match="its disk is full") as caught:
+        await full.check_writable()
+    assert caught.value.fix == "free some space on its disk"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the database {full.name} cannot be written: its disk is full, trying again. Fix: free some space on its disk"
+    ]
+    await full.run(limit(1_000_000))
+    await writing
+    await full.check_writable()
+    assert len(caplog.records) == 2
+    assert "can be written again after" in caplog.records[1].getMessage()
+
+
+async def test_short_writes_that_fit_do_not_end_a_full_disk_and_time_without_refusals_does(
+    full: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(DatabaseUnwritable):
+        await full.run(adding("x" * 100_000), patience=0)
+    await full.run(adding("short"))
+    with pytest.raises(DatabaseUnwritable):
+        await full.check_writable()
+    monkeypatch.setattr("bot.storage.database._QUIET_SECONDS", 0.0)
+    await words(full)
+    assert "can be written again after" in caplog.text
+    await full.check_writable()
+
+
+async def test_a_disk_with_next_to_no_space_is_full_before_a_write_fails(
+    full: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("bot.storage.sqlite._LEAST_FREE", 2**62)
+    for _ in range(2):
+        with pytest.raises(DatabaseUnwritable, match="its disk is full"):
+            await full.check_writable()
+    assert len(caplog.records) == 1

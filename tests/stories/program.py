@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,6 +47,11 @@ class Bot:
         """Wait until it ends by itself; its exit code."""
         async with asyncio.timeout(PATIENCE):
             return await self._process.wait()
+
+    def limits_files(self, size: int = resource.RLIM_INFINITY) -> None:
+        """Let it write no file beyond this many bytes: to the program that is a disk without space."""
+        _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
     async def dies(self) -> None:
         """Kill it where it stands."""

@@ -13,7 +13,7 @@ from bot import __version__
 from bot.app.health import FRESH_SECONDS, HealthCheck
 from bot.domain.health import Condition, Health, Listening, ServersHealth
 from bot.domain.servers import HttpTransport, ServerConfig, ServerState, ServerStatus
-from bot.errors import DatabaseUnavailable
+from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.ports import Commands, FrontDoor
 from bot.web.application import application
 from bot.web.health import ready_routes
@@ -41,6 +41,7 @@ class House:
 
     states: list[ServerStatus] = field(default_factory=list)
     away: bool = False
+    trouble: DatabaseError | None = None
     silent: bool = False
     time: float = 0.0
     asked: int = 0
@@ -49,6 +50,8 @@ class House:
         self.asked += 1
         if self.silent:
             await asyncio.Event().wait()
+        if self.trouble is not None:
+            raise self.trouble
         if self.away:
             raise DatabaseUnavailable("The database postgresql://db.internal is away.")
         return None
@@ -142,3 +145,19 @@ async def test_many_who_ask_at_once_are_one_question_to_the_database() -> None:
     check = house.check()
     await asyncio.gather(*(check.look() for _ in range(50)))
     assert house.asked == 1
+
+
+async def test_a_database_that_takes_no_writes_makes_it_unready_with_cause_and_fix_and_is_named_nowhere() -> None:
+    house = House()
+    house.trouble = DatabaseUnwritable(
+        "The database db.internal cannot be written: its disk is full.",
+        "free some space on its disk",
+        reason="its disk is full",
+    )
+    answer = await asked(house.check())
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "unready"
+    assert answer.json()["database"] == "unwritable"
+    assert answer.json()["cause"] == "The database cannot be written: its disk is full."
+    assert answer.json()["fix"] == "free some space on its disk"
+    assert "internal" not in answer.text
