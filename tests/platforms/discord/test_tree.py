@@ -110,7 +110,8 @@ async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
     assert adding["header"]["description"].endswith("several with blanks between")
     all_of_them = {each.name for each in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
     # There are more than Discord takes: what the operator alone can say, and what is for later, in `edit`.
-    assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", "here"}
+    flows = {"words", "sends", "tool-words", "tool-sends", "tool-recipients"}
+    assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", "here", *flows}
     backwards = Verb("x", "x", (Parameter("maybe", "maybe"), Parameter("must", "must", required=True)))
     assert [each["name"] for each in drawn({"y": (backwards,)})["y"]["options"][0]["options"]] == ["must", "maybe"]
 
