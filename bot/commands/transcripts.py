@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from bot.commands.phrases import counted
+from bot.domain.argument_secrets import lookalikes, with_masks
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, ImagePart, KeptFile
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus
@@ -98,7 +99,9 @@ def _call(step: ToolStep) -> Iterator[str]:
 def _arguments(step: ToolStep) -> str:
     if step.call.unreadable:
         return step.call.unreadable
-    return json.dumps(dict(step.call.arguments), ensure_ascii=False, indent=2, default=str)
+    stored = step.approval.secrets if step.approval is not None else ()
+    shown = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
+    return json.dumps(shown, ensure_ascii=False, indent=2, default=str)
 
 
 def _quoted(text: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bot.domain.argument_secrets import StoredSecret
 from bot.domain.conversations import Author
 from bot.domain.grants import Scope
 from bot.domain.terms import NO_TERMS, Terms
@@ -62,6 +63,10 @@ class Approval:
     """When those who may sign are reminded, in seconds from when the card was posted; None for never."""
     granted: Scope | None = None
     """What was granted with the signature, if anything was."""
+    secrets: tuple[StoredSecret, ...] = ()
+    """Where stored secrets of the called server are in the arguments, as they were when these were asked for."""
+    proposed_secrets: tuple[StoredSecret, ...] = ()
+    """The same for `proposed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +84,15 @@ class Decision:
 class Signing:
     """On which grounds a decision counts: which principal, group or role the person was found to be, and how many
     people have to sign. Of each set of `approvers` everybody who signs must be one, and nobody of those who are
-    `barred`: who has signed before may have done so when less was asked for.
+    `barred`: who has signed before may have done so when less was asked for. `must_view` is True for an approval that
+    counts only if this person has opened the whole call.
     """
 
     evidence: str = ""
     quorum: int = 1
     approvers: tuple[frozenset[str], ...] = field(default=(), compare=False)
     barred: frozenset[str] = field(default=frozenset(), compare=False)
+    must_view: bool = False
 
     def accepts(self, person: str, evidence: str) -> bool:
         """Whether a signature that was given on this evidence counts beside this one."""
@@ -109,6 +116,7 @@ class Revision:
     arguments: Mapping[str, Any]
     fingerprint: str
     by: Author
+    secrets: tuple[StoredSecret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,25 @@ class NoSuchApproval:
     """The id names nothing."""
 
 
-Settlement = Settled | Counted | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval
+@dataclass(frozen=True, slots=True)
+class ViewRequired:
+    """Part of the call looks like a secret, and this person has not opened the whole call at this revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """One page of a view of the whole call; the first `number` is 1. A view without pages is page 1 of 1. Number 0 is a
+    form, which shows the call and need not show all of it.
+    """
+
+    number: int = 1
+    of: int = 1
+
+
+WHOLE = Portion()
+IN_A_FORM = Portion(0)
+
+Settlement = Settled | Counted | AlreadySettled | OutOfDate | NotAllowed | NoSuchApproval | ViewRequired
 
 
 def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ NO_HASH = "0" * 64
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "requests": ("asked", "revised", "expired", "not shown", "asked back", "answered"),
-    "decisions": ("decided", "signed"),
+    "decisions": ("opened", "decided", "signed"),
     "executions": ("ran", "not run", "came late", "stopped"),
     "refusals": ("refused", "forbidden"),
     "grants": ("granted", "revoked grant"),

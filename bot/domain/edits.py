@@ -17,11 +17,14 @@ from bot.domain.turns import ToolStep, Turn
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A call that may be changed: its arguments as they are asked for now, and the schema that others have to fit."""
+    """A call that may be changed: its arguments as they are asked for now, and the schema that others have to fit.
+    `whole` is True if this person may see the parts that look like a secret, because they may approve the call.
+    """
 
     turn: Turn
     step: ToolStep
     schema: Mapping[str, Any]
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +48,29 @@ Editing = Revised | Unfit | NotNow
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One argument that was changed: its value before and after as text, None where there is none. Secrets are dots."""
+    """One argument that was changed: its value before and after as text, None where there is none."""
 
     name: str
     before: str | None
     after: str | None
 
 
-def changes(step: ToolStep) -> tuple[Change, ...]:
-    """What people have changed in a call since it was asked for; nothing if nobody has."""
+def changed_names(step: ToolStep) -> tuple[str, ...]:
+    """Return the names of the arguments that people have changed since the call was asked for."""
     if step.approval is None or step.approval.proposed is None:
         return ()
     before, after = step.approval.proposed, step.call.arguments
     return tuple(
-        Change(name, _text(before, name), _text(after, name))
+        name
         for name in dict.fromkeys((*before, *after))
         if (name in before) != (name in after) or canonical_json(before.get(name)) != canonical_json(after.get(name))
     )
+
+
+def changes(step: ToolStep) -> tuple[Change, ...]:
+    """Return what people have changed in a call, for the model: what looks like a secret is masked."""
+    proposed = (step.approval.proposed if step.approval is not None else None) or {}
+    return tuple(Change(name, _text(proposed, name), _text(step.call.arguments, name)) for name in changed_names(step))
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str | None:

@@ -1,14 +1,15 @@
 """What looks like a secret, by its name or by its shape.
 
-Called by cards and by what the model is told, which mask it, and by the terminal's history, which does not write it
-down. A guess by nature: it would rather mask too much. It knows no secret of this program.
+A guess by nature: it would rather mask too much. It knows no secret of this program. Text for models, transcripts and
+the terminal's history is masked by it. The arguments of a call that is to be approved are not: there a guess only keeps
+the call from being approved in a shared place (`argument_secrets`).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 MASK = "••••"
@@ -35,31 +36,34 @@ _SHORT = re.compile(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
 # Letters of other scripts that look like those of the words above.
 _LIKE_LATIN = str.maketrans("аеорсѕіԁκкпԝухյοανρτт", "aeopcsidkknwyxjoavptt")
 
+TOKEN, PRIVATE_KEY, PASSWORD = "looks like a token", "looks like a private key", "looks like a password"
+# `password: hunter2`, `api_key=...`, `my password is ...`
+_ASSIGNED = (
+    r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
+    r"\w*"
+    r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
+)
 _SHAPES = (
     # Tokens that say what they are: OpenAI, Anthropic, Slack, Discord, GitHub, GitLab, AWS, Google, Stripe, npm.
-    r"\bsk-[A-Za-z0-9_-]{12,}",
-    r"\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{8,}",
-    r"\b[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
-    r"\bgh[a-z]_[A-Za-z0-9]{16,}",
-    r"\bgithub_pat_[A-Za-z0-9_]{16,}",
-    r"\bglpat-[A-Za-z0-9_-]{12,}",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{10,}",
-    r"\bnpm_[A-Za-z0-9]{20,}",
+    (TOKEN, r"\bsk-[A-Za-z0-9_-]{12,}"),
+    (TOKEN, r"\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{8,}"),
+    (TOKEN, r"\b[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"),
+    (TOKEN, r"\bgh[a-z]_[A-Za-z0-9]{16,}"),
+    (TOKEN, r"\bgithub_pat_[A-Za-z0-9_]{16,}"),
+    (TOKEN, r"\bglpat-[A-Za-z0-9_-]{12,}"),
+    (TOKEN, r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    (TOKEN, r"\bAIza[A-Za-z0-9_-]{30,}"),
+    (TOKEN, r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+    (TOKEN, r"\bnpm_[A-Za-z0-9]{20,}"),
     # JSON web tokens, private keys, credentials in an address, an Authorization header.
-    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)",
-    r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{12,}=*",
-    # `password: hunter2`, `api_key=...`, `my password is ...`
-    (
-        r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
-        r"\w*"
-        r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
-    ),
+    (TOKEN, r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
+    (PRIVATE_KEY, r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
+    (PASSWORD, r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)"),
+    (TOKEN, r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{12,}=*"),
+    (PASSWORD, _ASSIGNED),
 )
-_SECRETS = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
+# One group for each shape tells which of them it was.
+_SECRETS = re.compile("|".join(f"({shape})" for _, shape in _SHAPES))
 
 
 def secret_name(name: str) -> bool:
@@ -81,6 +85,12 @@ def asks_for_secret(words: str) -> bool:
 def looks_secret(text: str) -> bool:
     """Whether there is something in the text that should not be written down."""
     return bool(_SECRETS.search(text))
+
+
+def secret_shapes(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the start, the end and the reason of each part of the text that has the shape of a secret."""
+    for match in _SECRETS.finditer(text):
+        yield match.start(), match.end(), _SHAPES[(match.lastindex or 1) - 1][0]
 
 
 def masked(text: str) -> str:

@@ -9,11 +9,14 @@ import dataclasses
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
+from bot.domain.argument_secrets import stored_secrets
 from bot.domain.conversations import Author, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.policies import Judgement
+from bot.domain.secrets import SecretSpan
 from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import Origin, StepStatus, ToolRef, ToolStep
@@ -33,11 +36,17 @@ def no_objection(_tool: Tool, _call: ToolCall) -> str:
     return ""
 
 
+def no_secrets(_server_id: str, _text: str) -> Sequence[SecretSpan]:
+    """Find nothing, where no server has a secret."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Judges calls by what holds in their conversation. `approval_seconds` is None where approvals never expire;
     `member` is who asks there, fresh, None if no rule wants to know or nobody could say; `taint` is whose words the
     model was given. `objection` says why arguments would not be sent: nobody is asked to sign what could not run.
+    `secret_spans` finds the called server's secrets in arguments.
     """
 
     rules: Rules = Rules()
@@ -45,6 +54,7 @@ class Admission:
     member: Member | None = None
     taint: Taint = UNTAINTED
     objection: Callable[[Tool, ToolCall], str] = no_objection
+    secret_spans: Callable[[str, str], Sequence[SecretSpan]] = no_secrets
 
     def judge(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
         """The step of a call that the model asks for: `ready`, `awaiting`, or ended with a reason."""
@@ -116,6 +126,7 @@ class Admission:
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
             terms=delivered(terms, self.rules.signatories, self.rules.place, author),
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
+            secrets=stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id)),
         )
 
 

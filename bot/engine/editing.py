@@ -32,13 +32,13 @@ def objection(step: ToolStep, revision: int, member: Member) -> NotNow | None:
     return OutOfDate() if step.approval.revision != revision else None
 
 
-def draft_of(turn: Turn, step: ToolStep, approval: Approval, tool: Tool | None) -> Draft | NotAllowed:
+def draft_of(turn: Turn, step: ToolStep, approval: Approval, tool: Tool | None, *, whole: bool) -> Draft | NotAllowed:
     """The call as it can be changed; or that its tool is not the one any more that it was asked of."""
     if tool is None or step.tool is None:
         return NotAllowed(TOOL_CHANGED)
     if fingerprint(step.tool.as_asked(tool), step.call.arguments) != approval.fingerprint:
         return NotAllowed(TOOL_CHANGED)
-    return Draft(turn, step, tool.input_schema)
+    return Draft(turn, step, tool.input_schema, whole)
 
 
 def unfit(step: ToolStep, arguments: Mapping[str, Any], misfits: tuple[Misfit, ...], found: Judgement) -> Unfit | None:

@@ -12,18 +12,23 @@ from typing import Any
 
 from bot.domain.answering import Answering, Inquiry, NotAnswerable
 from bot.domain.approvals import (
+    IN_A_FORM,
+    WHOLE,
+    AlreadySettled,
     Approval,
     Decision,
     Following,
     NoSuchApproval,
     NotAllowed,
     OutOfDate,
+    Portion,
     Revision,
     Settlement,
     Signing,
     Verdict,
     fingerprint,
 )
+from bot.domain.argument_secrets import lookalikes, stored_secrets
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
 from bot.domain.elicitations import Elicited
@@ -35,7 +40,7 @@ from bot.domain.tools import Tool, ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
 from bot.engine.drawing import Drawings
-from bot.engine.editing import TOOL_CHANGED, draft_of, unfit
+from bot.engine.editing import SETTLED, TOOL_CHANGED, draft_of, unfit
 from bot.engine.editing import objection as not_editable
 from bot.engine.estimates import Estimates
 from bot.engine.grants import grant_of
@@ -199,7 +204,32 @@ class Engine:
         found = await self._signing(turn, step, Decision(approval_id, revision, Verdict.DENY, member.author), member)
         if isinstance(found, NotAllowed):
             return found
-        return draft_of(turn, step, step.approval, await self._tool(turn, step))
+        approving = Decision(approval_id, revision, Verdict.APPROVE, member.author)
+        whole = isinstance(await self._signing(turn, step, approving, member), Signing)
+        drafted = draft_of(turn, step, step.approval, await self._tool(turn, step), whole=whole)
+        if isinstance(drafted, Draft) and whole and lookalikes(step.call.arguments, step.approval.secrets):
+            await self._log.record_view(approval_id, revision, IN_A_FORM, member.author)
+        return drafted
+
+    async def open_call(
+        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
+    ) -> ToolStep | NotNow:
+        """Return a call that waits, for this member to see every character of it in private, if they may approve it.
+        The page they are shown is on record before they see it.
+        """
+        asked = await self._log.approval(approval_id)
+        if asked is None:
+            return NoSuchApproval()
+        turn, step = asked
+        if step.status is not StepStatus.AWAITING or step.approval is None:
+            return AlreadySettled(SETTLED)
+        found = await self._signing(turn, step, Decision(approval_id, revision, Verdict.APPROVE, member.author), member)
+        if isinstance(found, NotAllowed):
+            return found
+        if step.approval.revision != revision:
+            return OutOfDate()
+        recorded = await self._log.record_view(approval_id, revision, portion, member.author)
+        return step if recorded else OutOfDate()
 
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
         """Ask for a signature on other arguments instead, if this member may and nobody was faster. They have to fit
@@ -220,7 +250,8 @@ class Engine:
         if (wrong := unfit(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))) is not None:
             return wrong
         signed = fingerprint(step.tool.as_asked(tool), arguments)
-        made = Revision(approval_id, revision, arguments, signed, member.author)
+        secrets = stored_secrets(arguments, partial(self._parts.toolbox.secret_spans, tool.server_id))
+        made = Revision(approval_id, revision, arguments, signed, member.author, secrets)
         if not await self._log.revise(made):
             return OutOfDate()
         self._drawings.kick()
@@ -336,7 +367,10 @@ class Engine:
         terms = await self._terms(turn, step, step.approval)
         signatories = self._rules.rules(turn.conversation).signatories
         asked = step.approval
-        return signing(signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors)
+        found = signing(signatories, terms, member, decision.verdict, asker=asked.requested_for, editors=asked.editors)
+        if isinstance(found, NotAllowed):
+            return found
+        return replace(found, must_view=bool(lookalikes(step.call.arguments, asked.secrets)))
 
     async def _following(self, turn: Turn, signed: ToolStep, decision: Decision, member: Member) -> Following:
         """The other calls of this tool that wait in the turn and that this person may sign alone: nobody signs with a

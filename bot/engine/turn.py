@@ -142,8 +142,9 @@ class TurnInProgress:
     async def _admission(self, taint: Taint = UNTAINTED) -> Admission:
         """Who asks is found out before the rules are read, so that none is older than the answer."""
         member = await self._member()
-        objection = self._parts.toolbox.objection
-        return Admission(self._rules, self._parts.approval_seconds, member, taint, objection)
+        toolbox = self._parts.toolbox
+        seconds = self._parts.approval_seconds
+        return Admission(self._rules, seconds, member, taint, toolbox.objection, toolbox.secret_spans)
 
     def _taint(self, sources: Sources, offered: ToolSet) -> Taint:
         """The taint of a reply whose prompt had words of these sources."""

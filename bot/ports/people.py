@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from bot.domain.answering import Answering, Inquiry, NotAnswerable
-from bot.domain.approvals import Decision, Settlement
+from bot.domain.approvals import WHOLE, Decision, Portion, Settlement
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow
 from bot.domain.elicitations import Elicited
 from bot.domain.grants import Permission
 from bot.domain.health import Listening
-from bot.domain.turns import Receipt
+from bot.domain.turns import Receipt, ToolStep
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 
 
@@ -31,6 +31,13 @@ class FrontDoor(Protocol):
 
     async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
         """A call that waits for a signature, for this member to change; or why they cannot."""
+
+    async def open_call(
+        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
+    ) -> ToolStep | NotNow:
+        """Return a call that waits, for this member to see every character of it in private, if they may approve it.
+        The page they are shown is on record before they see it.
+        """
 
     async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> Editing:
         """Ask for a signature on other arguments instead, if this member may and nobody was faster."""

@@ -12,6 +12,7 @@ from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicit, Replies, nobody_to_ask
 from bot.domain.messages import ToolCall
 from bot.domain.pins import ReviewPolicy
+from bot.domain.secrets import SecretSpan
 from bot.domain.servers import EVERYWHERE, ServerEntry, ServerState
 from bot.domain.tools import Misfit, Tool, ToolOutcome, ToolSet
 
@@ -50,6 +51,11 @@ class Toolbox(Protocol):
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         """What of these values does not fit a schema of a server's, a tool's or a form's; nothing if all fit or nobody
         can tell.
+        """
+
+    def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
+        """Return where the secrets of this server are in a text. Secrets of other servers are not looked for: a call
+        of one server must not tell whether a guess at another one's secret is right.
         """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from bot.domain.answering import Answered, Inquiry, NotAnswerable
-from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
+from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Portion, Revision, Settlement, Signing
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import Elicited, ServerQuestion
 from bot.domain.grants import Grant
@@ -52,6 +52,11 @@ class TurnLog(Protocol):
     ) -> Settlement:
         """The same, and keep the grant if this approval is the one that counts. With it those of `following` are
         approved that wait in the turn for the same, on their own grounds.
+        """
+
+    async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
+        """Record that somebody opens a page of the whole call of an approval, in the audit once. False if the call does
+        not wait at this revision. An approval that is decided with `Signing.must_view` needs every page.
         """
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bot.domain.argument_secrets import lookalikes
 from bot.domain.commands import FIELDS_A_STEP, Field, Form, Invocation, Reply, Submission
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.edits import Draft, NotNow, Revised, Unfit
-from bot.domain.secret_shapes import masked, secret_name
 from bot.reception.beside_commands import BesideCommands
 from bot.reception.form_steps import FormSteps
 from bot.reception.presses import CardRef
@@ -59,7 +59,7 @@ class CallForms(BesideCommands):
         drafted = await self._draft(card, request.member, request.conversation)
         if not isinstance(drafted, Draft):
             return _failed(_words(drafted))
-        filling = _Filling(card, drafted, argument_form(drafted.schema, drafted.step.call.arguments), {})
+        filling = _Filling(card, drafted, _form_of(drafted), {})
         return filling.step(0) if filling.form.fields else _failed(NOTHING)
 
     async def _take(self, sent: Submission) -> Reply | Form:
@@ -68,7 +68,7 @@ class CallForms(BesideCommands):
         if not isinstance(drafted, Draft):
             return _failed(_words(drafted))
         before = drafted.step.call.arguments
-        filling = _Filling(card, drafted, argument_form(drafted.schema, before), sent.fields)
+        filling = _Filling(card, drafted, _form_of(drafted), sent.fields)
         arguments, errors = read_arguments(filling.form, before, sent.fields)
         if errors:
             return filling.step(filling.steps.of(next(iter(errors))), errors)
@@ -98,6 +98,7 @@ class _Filling:
         self.form = form
         self._card = card
         self._drafted = drafted
+        self._withheld = {each.argument for each in form.fields if each.withheld}
         self.steps = FormSteps([each.field for each in form.fields], FIELDS_A_STEP, answers)
 
     def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
@@ -118,16 +119,16 @@ class _Filling:
         wrong: dict[str, str] = {}
         for argument, problem in problems.items():
             name = by_argument.get(argument, self.form.fields[0].field.name)
-            said = "It does not fit the tool." if secret_name(argument) else one_line(masked(problem), 200)
+            said = "It does not fit the tool." if argument in self._withheld else one_line(problem, 200)
             wrong.setdefault(name, said)
         return self.steps.in_order(wrong)
 
     def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
-        """A field with its answer, and what is wrong with it. A secret that was typed is not shown again."""
-        secret = next(each.secret for each in self.form.fields if each.field is field)
+        """A field with its answer, and what is wrong with it. An answer in place of a withheld value is not shown."""
+        withheld = self.form.argument_of(field.name) in self._withheld
         answer = self.steps.answers.get(field.name, field.value)
         error = errors.get(field.name, "")
-        if secret and answer:
+        if withheld and answer:
             return replace(field, error=error or AGAIN)
         return replace(field, value=answer, error=error)
 
@@ -139,6 +140,19 @@ class _Filling:
         if left:
             return f"{INTRO} What is too long or too much for a form stays as it is: {left}."
         return INTRO if fields < FIELDS_A_STEP else ""
+
+
+def _form_of(drafted: Draft) -> ArgumentForm:
+    """The fields of a call, without the values of stored secrets; without those that look like one, too, for whoever
+    may not approve the call.
+    """
+    arguments = drafted.step.call.arguments
+    stored = drafted.step.approval.secrets if drafted.step.approval is not None else ()
+    positions = {each.path[0] for each in stored}
+    if not drafted.whole:
+        positions |= {each.path[0] for each in lookalikes(arguments, stored)}
+    withheld = {name for position, name in enumerate(arguments) if position in positions}
+    return argument_form(drafted.schema, arguments, withheld=withheld)
 
 
 def _read_id(form: str) -> tuple[CardRef, int]:

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from bot.domain.approvals import AlreadySettled, Counted, NoSuchApproval, NotAllowed, OutOfDate, Settled, Settlement
+from bot.domain.approvals import (
+    AlreadySettled,
+    Counted,
+    NoSuchApproval,
+    NotAllowed,
+    OutOfDate,
+    Settled,
+    Settlement,
+    ViewRequired,
+)
 from bot.errors import QueueFull
 from bot.rendering.plain import one_line
 
+VIEW_FIRST = "Part of this call looks like a secret and is hidden. Open the whole call and approve it from there."
 OUT_OF_DATE = "This card is out of date. See the newer one."
 GONE = "This approval no longer exists."
 WORN_OUT = "This button does nothing any more."
@@ -36,5 +46,7 @@ def refused(settlement: Settlement) -> str:
             return OUT_OF_DATE
         case NoSuchApproval():
             return GONE
+        case ViewRequired():
+            return VIEW_FIRST
         case _:
             assert_never(settlement)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.domain.approvals import Decision, Verdict
+from bot.domain.approvals import WHOLE, Decision, Portion, Verdict
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import ToolStep
+from bot.domain.turns import StepStatus, ToolStep
 from bot.ports import FrontDoor
 from bot.reception.presses import CardRef
 from bot.reception.records import Records
 from bot.reception.refusals import WORN_OUT, refused
+from bot.rendering.cards import card
 from bot.rendering.grant_offers import offered
 
 RECENT_TURNS = 30
@@ -42,6 +43,16 @@ async def allow(engine: FrontDoor, card: CardRef, offer: str, member: Member) ->
         return WORN_OUT
     decision = Decision(card.approval_id, card.revision, Verdict.APPROVE, member.author)
     return refused(await engine.grant(decision, permission, member))
+
+
+async def open_whole(engine: FrontDoor, step: ToolStep, member: Member, portion: Portion = WHOLE) -> bool:
+    """Return True if this person may be shown, in private, the parts of a call that look like a secret. That they open
+    it is on record then. False for a call that hides nothing.
+    """
+    made = card(step)
+    if made is None or not made.withheld or step.status is not StepStatus.AWAITING:
+        return False
+    return isinstance(await engine.open_call(made.approval_id, made.revision, member, portion), ToolStep)
 
 
 async def find_call(engine: FrontDoor, records: Records, where: ConversationKey, card: CardRef) -> ToolStep | None:

@@ -1,24 +1,24 @@
 """The arguments of a call as the fields of a form, and what was filled in as arguments again.
 
 Called where a call is changed before it is signed. A form that nobody touches gives back exactly the arguments it was
-made of. What a form cannot express stands in its field as JSON; a secret is never prefilled, and stays as it is unless
-somebody types another. Whether arguments fit the tool is for the engine to say: what comes from here is well formed and
-no more.
+made of. What a form cannot express stands in its field as JSON. A value that is withheld from whoever fills it in is
+not prefilled, and stays as it is unless they type another. Whether arguments fit the tool is for the engine to say:
+what comes from here is well formed and no more.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 from bot.domain.commands import Field, FieldKind
 from bot.domain.nesting import is_too_deep
-from bot.domain.secret_shapes import without_secrets
 from bot.domain.written_objects import DuplicateName, unique_names
+from bot.rendering.deceptive_text import name_spelled_out
 from bot.rendering.plain import one_line, revealed
 
 MOST_FIELDS = 15
@@ -29,6 +29,7 @@ LEAVE_OUT = "leave out"
 """The choice that sends no value at all."""
 _CHOICES, _CHOICE_LENGTH = 25, 75
 _HINT = 100
+_LABEL = 60
 _NEEDED = "Something is needed here."
 _NEEDED_TEXT = 'Something is needed here; "" is an empty text.'
 _AS_IT_IS = "Stays as it is unless you type another."
@@ -47,14 +48,14 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ArgumentField:
-    """One argument and its field. `secret` ones are not prefilled."""
+    """One argument and its field. `withheld` ones are not prefilled."""
 
     argument: str
     field: Field
     kind: _Kind
     present: Any
     required: bool
-    secret: bool
+    withheld: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,14 @@ class ArgumentForm:
         return next((each.argument for each in self.fields if each.field.name == name), "")
 
 
-def argument_form(schema: Mapping[str, Any], arguments: Mapping[str, Any], most: int = MOST_FIELDS) -> ArgumentForm:
+def argument_form(
+    schema: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    most: int = MOST_FIELDS,
+    withheld: Collection[str] = frozenset(),
+) -> ArgumentForm:
     """The fields for a call's arguments: those that it has, then those that its tool would take beside, `most` at the
-    most.
+    most. The values of those that are `withheld` are not shown.
     """
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
@@ -79,7 +85,14 @@ def argument_form(schema: Mapping[str, Any], arguments: Mapping[str, Any], most:
     needed = frozenset(map(str, required)) if isinstance(required, list | tuple) else frozenset[str]()
     names = list(dict.fromkeys((*map(str, properties), *arguments)))
     made = [
-        _field(f"a{number}", name, properties.get(name), arguments.get(name, _ABSENT), required=name in needed)
+        _field(
+            f"a{number}",
+            name,
+            properties.get(name),
+            arguments.get(name, _ABSENT),
+            required=name in needed,
+            withheld=name in withheld,
+        )
         for number, name in enumerate(names)
     ]
     possible = [each for each in made if len(each.field.value) <= LONGEST]
@@ -116,22 +129,26 @@ def read_arguments(
 # ------------------------------------------------------------------ an argument as a field
 
 
-def _field(name: str, argument: str, schema: Any, present: Any, *, required: bool) -> ArgumentField:
+def _field(name: str, argument: str, schema: Any, present: Any, *, required: bool, withheld: bool) -> ArgumentField:
     schema = _plain_schema(schema)
     kind = _kind_of(schema, present)
-    secret = present is not _ABSENT and without_secrets(argument, present) != _plain(present)
     choices = _choices(schema, required=required) if kind in (_Kind.CHOICE, _Kind.SWITCH) else ()
     shown = Field(
         name,
-        one_line(revealed(argument), 60) or "(no name)",
+        _label(argument),
         kind=_field_kind(kind),
-        hint=_hint(schema, kind, required=required, secret=secret),
-        required=required and not secret and kind is not _Kind.LINES,
-        choices=() if secret else choices,
-        value="" if secret else _shown(kind, present),
+        hint=_hint(schema, kind, required=required, withheld=withheld),
+        required=required and not withheld and kind is not _Kind.LINES,
+        choices=() if withheld else choices,
+        value="" if withheld else _shown(kind, present),
         longest=LONGEST,
     )
-    return ArgumentField(argument, shown, kind, present, required, secret)
+    return ArgumentField(argument, shown, kind, present, required, withheld)
+
+
+def _label(name: str) -> str:
+    shown = name_spelled_out(name)
+    return shown if len(shown) <= _LABEL else f"{shown[: _LABEL - 1]}…"
 
 
 def _plain_schema(schema: Any) -> Mapping[str, Any]:
@@ -221,8 +238,8 @@ def _field_kind(kind: _Kind) -> FieldKind:
             return FieldKind.TEXT
 
 
-def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, secret: bool) -> str:
-    if secret:
+def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, withheld: bool) -> str:
+    if withheld:
         return _AS_IT_IS
     how = {
         _Kind.WHOLE: "a whole number",
@@ -311,7 +328,7 @@ def _read(each: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one
 
 def _nothing(each: ArgumentField) -> Any:
     """What an empty field says."""
-    if each.secret:
+    if each.withheld:
         return each.present
     if each.kind is _Kind.LINES:
         return (

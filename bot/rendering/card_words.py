@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from bot.domain.approvals import Approval
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.rendering.cards import CardArgument
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.cards import Card
 from bot.rendering.edits import edited_before
 from bot.rendering.tool_lines import tool_line
 
@@ -30,6 +31,10 @@ ICONS: Mapping[StepStatus, str] = {
 """What stands before a call that was signed; the title of one that was not run is struck out."""
 
 
+VIEW_TO_APPROVE = "View all to approve"
+"""What the button says that opens a call which hides something on its card."""
+
+
 def calls_summary(count: int, waiting: int) -> str:
     """How many of the calls on a card wait."""
     if not waiting:
@@ -37,19 +42,35 @@ def calls_summary(count: int, waiting: int) -> str:
     return f"{count} calls need an approval" if waiting == count else f"{waiting} of {count} calls need an approval"
 
 
+def withheld_text(made: Card) -> str:
+    """Why a call is not approved from a card, and from where it is; empty if nothing is hidden on the card."""
+    if not made.withheld:
+        return ""
+    characters = "1 character looks" if made.withheld == 1 else f"{made.withheld} characters look"
+    hidden = "is" if made.withheld == 1 else "are"
+    return f"{characters} like a secret and {hidden} hidden here. Whoever may approve opens the whole call in private."
+
+
 def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
-    """`name: value` line by line, in `room` characters. What does not fit is counted."""
-    widest = max((len(each.name) for each in arguments if len(each.name) <= 20), default=0)
+    """`name: value` line by line, in `room` characters, each with its warnings below. What does not fit is counted."""
+    widest = max((len(each.label) for each in arguments if len(each.label) <= 20), default=0)
     lines: list[str] = []
     for number, argument in enumerate(arguments):
         value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
-        line = f"{argument.name + ':':<{widest + 1}} {value}"
+        line = "\n".join((f"{argument.label + ':':<{widest + 1}} {value}", *warning_lines(argument)))
         if sum(map(len, lines)) + len(line) > room:
-            left = len(arguments) - number
-            lines.append(f"… {left} more {'argument' if left == 1 else 'arguments'}: View all")
+            left = arguments[number:]
+            more = f"{len(left)} more {'argument' if len(left) == 1 else 'arguments'}"
+            warned = " (with warnings)" if any(each.warnings for each in left) else ""
+            lines.append(f"… {more}: View all{warned}")
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+def warning_lines(argument: CardArgument) -> tuple[str, ...]:
+    """The warnings about an argument, one line each."""
+    return tuple(f"⚠ {each}" for each in argument.warnings)
 
 
 def became(step: ToolStep, view: TurnView) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """An approval card as data: what a person reads before signing, and the line that replaces the buttons afterwards.
 
 Called by every platform. Knows steps with an approval; which keys or buttons there are is the platform's business.
-What is shown is what runs: characters that hide are spelled out, only secrets are masked.
+What is shown is what runs, as `call_arguments` says.
 """
 
 from __future__ import annotations
@@ -9,37 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bot.domain.approvals import Approval
-from bot.domain.secret_shapes import MASK, masked, secret_name, without_secrets
 from bot.domain.terms import ASKER, MEMBERS
-from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.rendering.call_arguments import VALUE_LIMIT, CallArguments, CardArgument, shared_arguments, whole_arguments
 from bot.rendering.grant_offers import granted
-from bot.rendering.plain import one_line, revealed
+from bot.rendering.plain import one_line
 
-VALUE_LIMIT = 200
-VALUE_LINES = 6
-"""More would push the title out of sight, and with it what is being signed."""
 ABOUT_LIMIT = 60
 SIGNERS_LIMIT = 5
 _NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
-
-
-@dataclass(frozen=True, slots=True)
-class CardArgument:
-    """One argument of a call. `shown` fits on a card, `full` is all of it; both are safe to draw."""
-
-    name: str
-    shown: str
-    full: str
-
-    @property
-    def shortened(self) -> bool:
-        """There is more than the card shows."""
-        return self.shown != self.full
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +43,8 @@ class Card:
     """Whose signature it takes, where a rule says that: `needs 2 of test-group:ops, not Ana`."""
     signed: str = ""
     """Who has signed so far, where several have to: `1 of 2 signed by Ben`."""
+    withheld: int = 0
+    """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
     @property
     def expiry(self) -> str:
@@ -70,15 +53,22 @@ class Card:
 
     @property
     def shortened(self) -> bool:
-        """At least one argument is longer than what the card shows."""
+        """At least one argument has a longer name or value than what the card shows."""
         return any(argument.shortened for argument in self.arguments)
 
 
 def card(step: ToolStep) -> Card | None:
-    """The card of a call, None for one that never needed a signature."""
-    approval, tool = step.approval, step.tool
-    if approval is None:
-        return None
+    """The card of a call for a place with several readers, None for one that never needed a signature."""
+    return None if step.approval is None else _card(step, step.approval, shared_arguments(step))
+
+
+def whole_card(step: ToolStep) -> Card | None:
+    """The same for somebody who may approve the call and reads it in private."""
+    return None if step.approval is None else _card(step, step.approval, whole_arguments(step))
+
+
+def _card(step: ToolStep, approval: Approval, shown: CallArguments) -> Card:
+    tool = step.tool
     return Card(
         approval_id=approval.id,
         revision=approval.revision,
@@ -87,7 +77,8 @@ def card(step: ToolStep) -> Card | None:
         risk=risk_word(tool),
         server=one_line(tool.server, 60) if tool else "",
         tool=one_line(tool.name if tool else step.call.name, 60),
-        arguments=tuple(_argument(str(name), value) for name, value in step.call.arguments.items()),
+        arguments=shown.arguments,
+        withheld=shown.withheld,
         asked_by=one_line(approval.requested_for.name, 60) or one_line(approval.requested_for.id, 60),
         expires_in=approval.expires_in,
         expires_at=approval.expires_at,
@@ -201,19 +192,11 @@ def _signer(entry: str, asker: str) -> str:
 
 
 def _about(made: Card) -> str:
-    by_name = {argument.name.lower(): argument.full for argument in made.arguments}
-    naming = next((by_name[name] for name in _NAMING if by_name.get(name)), "")
-    value = naming or (made.arguments[0].full if len(made.arguments) == 1 else "")
-    line = one_line(value, ABOUT_LIMIT + 1).replace("“", "").replace("”", "")
-    return line if MASK not in line and len(line) <= ABOUT_LIMIT else ""
-
-
-def _argument(name: str, value: Any) -> CardArgument:
-    full = MASK if secret_name(name) and value not in (None, "") else masked(revealed(_text(value)))
-    beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
-    shown = full if beginning == full else f"{beginning.rstrip()}… ({len(full)} characters)"
-    return CardArgument(one_line(revealed(name), 60), shown, full)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(without_secrets("", value))
+    """The argument that says what a call is about; empty if it is long, hidden in part, or not what it seems."""
+    by_name = {argument.name.lower(): argument for argument in made.arguments}
+    naming = next((by_name[name] for name in _NAMING if name in by_name and by_name[name].full), None)
+    about = naming or (made.arguments[0] if len(made.arguments) == 1 else None)
+    if about is None or about.masked or about.warnings:
+        return ""
+    line = one_line(about.full, ABOUT_LIMIT + 1).replace("“", "").replace("”", "")
+    return line if len(line) <= ABOUT_LIMIT else ""

@@ -5,13 +5,20 @@ Called by every platform that draws a card. Values are as safe to draw as those 
 
 from __future__ import annotations
 
-from bot.domain.edits import Change, changes
+from collections.abc import Mapping
+from typing import Any
+
+from bot.domain.edits import Change, changed_names
+from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolStep
-from bot.rendering.plain import one_line, revealed
+from bot.rendering.call_arguments import shared_json
+from bot.rendering.deceptive_text import name_spelled_out, spelled_out
+from bot.rendering.plain import one_line
 
 MOST_CHANGES = 5
 _NAME, _VALUE = 40, 80
 _NOTHING = "nothing"
+_NO_VALUE: tuple[str, None] = ("", None)
 
 
 def editable(step: ToolStep) -> bool:
@@ -25,7 +32,7 @@ def edited(step: ToolStep) -> tuple[str, ...]:
         return ()
     by = one_line(step.approval.revised_by, 60)
     first = f"Changed{f' by {by}' if by else ''} since the model asked for it."
-    return (first, *_differences(changes(step)))
+    return (first, *_differences(shown_changes(step)))
 
 
 def edited_before(step: ToolStep) -> str:
@@ -34,15 +41,36 @@ def edited_before(step: ToolStep) -> str:
     return f"{by.removesuffix(' since the model asked for it.')}: {'; '.join(different)}" if different else ""
 
 
+def shown_changes(step: ToolStep) -> tuple[Change, ...]:
+    """Return what people have changed, as JSON for a place with several readers."""
+    approval = step.approval
+    if approval is None or approval.proposed is None:
+        return ()
+    before = _shown(approval.proposed, shared_json(approval.proposed, approval.proposed_secrets))
+    after = _shown(step.call.arguments, shared_json(step.call.arguments, approval.secrets))
+    return tuple(
+        Change((after.get(name) or before[name])[0], before.get(name, _NO_VALUE)[1], after.get(name, _NO_VALUE)[1])
+        for name in changed_names(step)
+    )
+
+
+def _shown(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Each argument's name and value as they are shown, by its real name."""
+    pairs = zip(arguments, masked.items(), strict=True)
+    return {name: (shown, canonical_json(value)) for name, (shown, value) in pairs}
+
+
 def _differences(changed: tuple[Change, ...]) -> list[str]:
     more = len(changed) - MOST_CHANGES
-    lines = [f"{_told(each.name, _NAME)}: {_value(each.before)} → {_value(each.after)}" for each in changed]
+    lines = [
+        f"{_cut(name_spelled_out(each.name), _NAME)}: {_value(each.before)} → {_value(each.after)}" for each in changed
+    ]
     return [*lines[:MOST_CHANGES], *([f"{more} more"] if more > 0 else [])]
 
 
 def _value(text: str | None) -> str:
-    return _NOTHING if text is None else _told(text, _VALUE)
+    return _NOTHING if text is None else _cut(spelled_out(text), _VALUE)
 
 
-def _told(text: str, longest: int) -> str:
-    return one_line(revealed(text), longest)
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"

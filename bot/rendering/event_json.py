@@ -16,6 +16,7 @@ Called by the terminal. The shape is a promise: fields are added, never renamed.
     turn_finished         text, cancelled
     turn_failed           reason
 
+`arguments` have the label of every stored secret of the called server in its place, where a signature was asked for.
 `server` is null for a tool the model made up. `mode` is form or url: what a server has asked back; what it is
 answered is in no event. `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is
 the turn that holds the conversation. An offer is what a person may be asked: `offer` (check, run_again, stop), `label`,
@@ -46,6 +47,7 @@ from bot.domain.events import (
 )
 from bot.domain.turns import ToolStep
 from bot.domain.views import Blocker
+from bot.rendering.call_arguments import whole_json
 from bot.rendering.offers import Check, Offer, RunAgain, Stop, offers_behind, offers_of_call
 
 
@@ -118,7 +120,7 @@ def _call(step: ToolStep) -> dict[str, Any]:
         "call": step.call.id,
         "server": step.tool.server if step.tool else None,
         "tool": step.tool.name if step.tool else step.call.name,
-        "arguments": dict(step.call.arguments),
+        "arguments": whole_json(step),
         "status": step.status.value,
     }
 

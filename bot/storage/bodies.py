@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.argument_secrets import StoredSecret
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment
 from bot.domain.grants import GrantUse
@@ -27,6 +29,7 @@ from bot.domain.messages import (
     ToolResult,
 )
 from bot.domain.policies import Ruling
+from bot.domain.secrets import SecretSpan
 from bot.domain.sources import OtherSource, Source, Sources, ToolSource
 from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
@@ -186,6 +189,28 @@ def read_terms(body: Body | None) -> Terms:
         on_timeout=OnTimeout(body["on_timeout"]) if body["on_timeout"] else None,
         remind=body["remind"],
         deliver=frozenset(body.get("deliver", ())),
+    )
+
+
+def secrets_body(secrets: Iterable[StoredSecret]) -> list[Body] | None:
+    """Return where stored secrets are in a call's arguments, as it is kept; None without any."""
+    return [
+        {
+            "path": list(each.path),
+            "start": each.span.start,
+            "end": each.span.end,
+            "label": each.span.label,
+            "in_key": each.in_key,
+        }
+        for each in secrets
+    ] or None
+
+
+def read_secrets(bodies: Sequence[Body] | None) -> tuple[StoredSecret, ...]:
+    """Return where stored secrets are in a call's arguments."""
+    return tuple(
+        StoredSecret(tuple(each["path"]), SecretSpan(each["start"], each["end"], each["label"]), each["in_key"])
+        for each in bodies or ()
     )
 
 

@@ -22,10 +22,11 @@ from bot.domain.approvals import (
     Settlement,
     Signing,
     Verdict,
+    ViewRequired,
 )
 from bot.domain.turns import StepStatus
-from bot.storage import audit
-from bot.storage.bodies import read_terms
+from bot.storage import audit, viewing
+from bot.storage.bodies import read_terms, secrets_body
 from bot.storage.call_trail import server_of
 from bot.storage.clock import now
 from bot.storage.endings import go_on, lock_turn, show_change
@@ -114,6 +115,7 @@ _revise = (
         # Nobody has signed what it would do now.
         signers=sa.null(),
         fingerprint=bindparam("print"),
+        revised_secrets=bindparam("secrets", type_=Json),
     )
 )
 
@@ -135,6 +137,8 @@ def decide(connection: sa.Connection, decision: Decision, key: str, signing: Sig
     if asked is None or objection is not None:
         return objection or NoSuchApproval()
     approved = decision.verdict is Verdict.APPROVE
+    if approved and signing.must_view and not viewing.has_viewed(connection, decision):
+        return ViewRequired()
     this = {"a": decision.approval_id, "r": decision.revision}
     standing, fallen = _signers(connection, asked, decision, signing)
     missing = _missing(asked, len(standing), signing)
@@ -253,6 +257,7 @@ def revise(connection: sa.Connection, revision: Revision) -> bool:
             "by": revision.by.name,
             "editors": sorted({*(asked.editors or ()), revision.by.principal}),
             "print": revision.fingerprint,
+            "secrets": secrets_body(revision.secrets),
         },
     )
     show_change(connection, asked.turn_id)

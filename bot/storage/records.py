@@ -17,7 +17,16 @@ from bot.domain.past import Past, remembered
 from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
-from bot.storage.bodies import read_call, read_grant, read_question, read_reply, read_result, read_ruling, read_terms
+from bot.storage.bodies import (
+    read_call,
+    read_grant,
+    read_question,
+    read_reply,
+    read_result,
+    read_ruling,
+    read_secrets,
+    read_terms,
+)
 from bot.storage.ended_turns import EndedTurns
 from bot.storage.summaries import read_summary
 from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, turns
@@ -222,6 +231,8 @@ def _with_elicitations(step: Step, rows: Sequence[Any]) -> Step:
 
 
 def _read_approval(row: Any, platform: str) -> Approval:
+    revised = row.approval_revised is not None
+    proposed_secrets = read_secrets(row.approval_proposed_secrets)
     return Approval(
         id=row.approval_id,
         revision=row.approval_revision,
@@ -232,11 +243,13 @@ def _read_approval(row: Any, platform: str) -> Approval:
         decided_by=row.approval_decided_by,
         decided_at=row.approval_decided_at,
         reason=row.approval_reason,
-        proposed=None if row.approval_revised is None else row.approval_proposed,
+        proposed=row.approval_proposed if revised else None,
         revised_by=row.approval_revised_by,
         editors=frozenset(row.approval_editors or ()),
         terms=read_terms(row.approval_terms),
         signers=tuple(row.approval_signers or ()),
         remind_in=row.approval_remind_in,
         granted=scope_of(row.granted_scope or "", row.granted_seconds),
+        secrets=read_secrets(row.approval_revised_secrets) if revised else proposed_secrets,
+        proposed_secrets=proposed_secrets if revised else (),
     )

@@ -18,7 +18,7 @@ from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolSt
 from bot.domain.usage import Charge
 from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, files, grant_rows, in_hand, summaries, usage_rows
-from bot.storage.bodies import call_body, reply_body, result_body, terms_body
+from bot.storage.bodies import call_body, reply_body, result_body, secrets_body, terms_body
 from bot.storage.call_trail import record_new, record_ran, record_sent
 from bot.storage.claims import own, own_to_the_end, release, settle_leftovers
 from bot.storage.clock import now
@@ -59,6 +59,7 @@ _add_approval = Insert(
             expires_in=bindparam("expires_in"),
             terms=bindparam("terms", type_=Json),
             remind_in=bindparam("remind_in"),
+            proposed_secrets=bindparam("proposed_secrets", type_=Json),
             seen_from=sa.select(deliveries.c.wanted + 1)
             .where(deliveries.c.turn_id == bindparam("turn_id"))
             .scalar_subquery(),
@@ -342,5 +343,6 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
         "requested_for_name": approval.requested_for.name,
         "expires_in": approval.expires_in,
         "terms": terms_body(approval.terms),
+        "proposed_secrets": secrets_body(approval.secrets),
         "remind_in": approval.remind_in,
     }

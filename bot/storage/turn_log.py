@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from bot.domain.answering import Answered, Inquiry, NotAnswerable
-from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Revision, Settlement, Signing
+from bot.domain.approvals import ALONE, NOBODY_ELSE, Decision, Following, Portion, Revision, Settlement, Signing
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitations import Elicitation, Elicited, ServerQuestion
 from bot.domain.grants import Grant
@@ -52,6 +52,7 @@ from bot.storage import (
     reminding,
     transcript,
     usage_rows,
+    viewing,
 )
 from bot.storage.database import PATIENCE_SECONDS, Database
 from bot.storage.ended_turns import EndedTurns
@@ -158,6 +159,10 @@ class SqlTurnLog:
     async def revise(self, revision: Revision) -> bool:
         """Ask for a signature on other arguments."""
         return await self._run(deciding.revise, revision)
+
+    async def record_view(self, approval_id: str, revision: int, portion: Portion, by: Author) -> bool:
+        """Record that somebody opens a page of a whole call."""
+        return await self._run(viewing.record_view, approval_id, revision, portion, by)
 
     async def approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """The turn and the step an approval belongs to."""

@@ -20,6 +20,7 @@ from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRe
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.elicitations import FormAsk, ServerQuestion
 from bot.domain.messages import Role, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Annotations, AsksBack, Misfit, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
 from bot.engine.engine import Engine
@@ -98,6 +99,9 @@ class World:
 
     def objection(self, _tool: Tool, _call: ToolCall) -> str:
         return ""
+
+    def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
+        return ()
 
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         return ()

@@ -89,3 +89,12 @@ def test_a_transcript_says_what_came_along_what_was_noted_and_who_decided() -> N
     assert "Decided by `Ben`: `not today`" in text
     assert '```json\n{"of": \n```' in text
     assert "_Note:_ `It was cut off.`" in text
+
+
+def test_what_looks_like_a_secret_is_counted_and_not_written_down() -> None:
+    view = a_view()
+    (step,) = [each for each in view.steps if isinstance(each, ToolStep)]
+    called = replace(step, call=replace(step.call, arguments={"token": "; rm -rf /srv", "of": "ana"}))
+    text = transcript(HALL, "t", [replace(view, steps=(called,))])
+    assert '"token": "•••• (13 characters hidden: its name is that of a secret)"' in text
+    assert "rm -rf" not in text

@@ -16,14 +16,18 @@ from bot.domain.approvals import (
     Counted,
     Decision,
     OutOfDate,
+    Portion,
     Revision,
     Settled,
     Signing,
     Verdict,
+    ViewRequired,
 )
+from bot.domain.argument_secrets import StoredSecret
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
+from bot.domain.secrets import SecretSpan
 from bot.domain.terms import OnTimeout, Terms
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
 from bot.storage import audit
@@ -248,3 +252,42 @@ async def test_of_many_processes_that_look_at_once_one_reminds(ledger: Ledger) -
         logs = [ledger.another() for _ in range(4)]
     found = await asyncio.gather(*(log.take_reminders([""], 8) for log in logs))
     assert sum(len(each) for each in found) == 1
+
+
+async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every_page(ledger: Ledger) -> None:
+    await waiting(ledger, Terms())
+    viewing = Signing("members", must_view=True)
+    assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
+    assert await ledger.log.record_view("card-1", 1, Portion(1, 2), BEN)
+    assert await ledger.log.record_view("card-1", 1, Portion(1, 2), ZOE)
+    assert await ledger.log.record_view("card-1", 1, Portion(2, 2), ZOE)
+    assert not await ledger.log.record_view("card-1", 2, Portion(), BEN)
+    assert not await ledger.log.record_view("card-2", 1, Portion(), BEN)
+    assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
+    log = await ledger.restart()
+    assert await log.decide(signed(ZOE), viewing) == Settled(Verdict.APPROVE)
+    assert not await log.record_view("card-1", 1, Portion(2, 2), BEN)
+    opened = await rows(ledger, "select actor from audit where kind = 'opened' order by seq")
+    assert opened == [("test:ben",), ("test:zoe",)]
+
+
+async def test_a_form_is_on_record_and_takes_the_place_of_no_view(ledger: Ledger) -> None:
+    await waiting(ledger, Terms())
+    viewing = Signing("members", must_view=True)
+    assert await ledger.log.record_view("card-1", 1, Portion(0), BEN)
+    assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
+    for page in (1, 2):
+        assert await ledger.log.record_view("card-1", 1, Portion(page, 2), BEN)
+    assert await ledger.log.record_view("card-1", 1, Portion(0), BEN)
+    assert await ledger.log.decide(signed(BEN), viewing) == Settled(Verdict.APPROVE)
+
+
+async def test_where_stored_secrets_are_is_kept_for_each_revision(ledger: Ledger) -> None:
+    first = (StoredSecret((0, 1), SecretSpan(2, 9, "header X-Key"), in_key=True),)
+    second = (StoredSecret((1,), SecretSpan(0, 3, "header X-Key")),)
+    await waiting(ledger, Terms(), secrets=first)
+    log = await ledger.restart()
+    assert await log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN, second))
+    approval = (await call(ledger)).approval
+    assert approval is not None
+    assert (approval.secrets, approval.proposed_secrets) == (second, first)

@@ -209,6 +209,7 @@ async def test_the_model_is_told_no_secret_that_somebody_has_typed(house: House)
     async with running(engine):
         turn_id, step = await asked(house, engine)
         await engine.revise(card(step), 1, {"text": "milk", "api_key": "very-secret"}, APPROVER)
+        assert isinstance(await engine.open_call(card(step), 2, APPROVER), ToolStep)
         await signed(engine, step, 2)
         await house.surface.ended(turn_id)
     told = words(house.model.requests[1])[-1]

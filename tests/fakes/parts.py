@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.secrets import SecretSpan
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import MISFIT, Annotations, Misfit, NotSent, Returned, Tool, ToolOutcome, ToolSet
 from bot.domain.views import Audience, Drawn, Notice, Refs, TurnView
@@ -108,6 +110,7 @@ class FakeToolbox:
     calls: list[tuple[str, dict[str, Any], CallContext]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     """The workspaces an offer was asked for."""
+    secrets: dict[str, str] = field(default_factory=dict)
 
     def add(self, offered: Tool, behaviour: Behaviour = answers_ok) -> None:
         self.tools[offered.name] = (offered, behaviour)
@@ -127,6 +130,14 @@ class FakeToolbox:
 
     def misfits(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[Misfit]:
         return by_argument(schema, values)
+
+    def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
+        """`secrets` are those of every server, by their labels."""
+        return [
+            SecretSpan(match.start(), match.end(), label)
+            for label, secret in self.secrets.items()
+            for match in re.finditer(re.escape(secret), text)
+        ]
 
     @property
     def names(self) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable
-from bot.domain.approvals import Decision, NoSuchApproval, OutOfDate, Settled, Settlement
+from bot.domain.approvals import WHOLE, Decision, NoSuchApproval, OutOfDate, Portion, Settled, Settlement
 from bot.domain.commands import Form, Invocation, Reply, Submission, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
@@ -33,6 +33,7 @@ class ScriptedDoor:
         self.editings: list[Editing] = []
         """What `revise` says, in order; then it takes everything."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
+        self.views_opened: list[tuple[str, int, Portion]] = []
         self.inquiries: dict[str, Inquiry | NotAnswerable] = {}
         """What servers have asked back, by the questions' ids."""
         self.answerings: list[Answering] = []
@@ -81,6 +82,16 @@ class ScriptedDoor:
     async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
         self.granted.append(permission)
         return await self.decide(decision, member)
+
+    async def open_call(
+        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
+    ) -> ToolStep | NotNow:
+        """Anybody may open anything; `views_opened` are the pages."""
+        found = await self.draft(approval_id, revision, member)
+        if not isinstance(found, Draft):
+            return found
+        self.views_opened.append((approval_id, revision, portion))
+        return found.step
 
     async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
         if self.not_now is not None:

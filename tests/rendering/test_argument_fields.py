@@ -148,14 +148,14 @@ def test_what_is_no_value_of_its_kind_is_said_under_the_field(argument: str, ans
     assert made == CALL
 
 
-def test_a_secret_is_not_prefilled_and_stays_unless_another_is_typed() -> None:
+def test_a_withheld_value_is_not_prefilled_and_stays_unless_another_is_typed() -> None:
     call = {"api_key": "very-secret", "header": "Authorization: Bearer abcdefghijklmnop", "auth": {"password": "x1"}}
     schema = {"properties": {"api_key": {"type": "string"}, "header": {"type": "string"}, "auth": {"type": "object"}}}
-    form = argument_form(schema, call)
-    assert [each.field.value for each in form.fields] == ["", "", ""]
-    assert "secret" not in str([each.field for each in form.fields])
-    assert filled(call, {}, schema)[0] == call
-    assert filled(call, {"api_key": "another"}, schema)[0] == {**call, "api_key": "another"}
+    form = argument_form(schema, call, withheld={"api_key", "auth"})
+    assert [each.field.value for each in form.fields] == ["", call["header"], ""]
+    assert "very-secret" not in str([each.field for each in form.fields])
+    assert read_arguments(form, call, {each.field.name: each.field.value for each in form.fields}) == (call, {})
+    assert read_arguments(form, call, {"a0": "another"}) == ({**call, "api_key": "another"}, {})
 
 
 def test_or_null_is_an_empty_field() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
-from bot.domain.secret_shapes import MASK
 from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, ToolRef
-from bot.rendering.cards import VALUE_LIMIT, VALUE_LINES, Card, CardArgument, card, headline, in_words, signatures
+from bot.rendering.call_arguments import VALUE_LIMIT, VALUE_LINES, CardArgument
+from bot.rendering.cards import Card, card, headline, in_words, signatures
 from bot.rendering.plain import plain
 from tests.rendering.turns import a_step, an_approval
 
@@ -98,14 +98,6 @@ def test_many_short_lines_cannot_push_the_title_out_of_sight() -> None:
 def test_what_hides_is_spelled_out_in_names_and_values() -> None:
     tricky = argument("a\u202eb\x1b[8m", name="na\u200bme")
     assert (tricky.name, tricky.shown) == ("na\\u{200b}me", "a\\u{202e}b\\u{1b}[8m")
-
-
-def test_secrets_are_masked_by_their_name_and_by_their_shape_at_any_depth() -> None:
-    assert argument("hunter2", name="password").full == MASK
-    assert argument("use sk-" + "abcdefghijklmnop").full == f"use {MASK}"
-    assert argument({"auth": {"apiKey": "k"}, "note": "n"}).full == f'{{"auth":"{MASK}","note":"n"}}'
-    assert argument([{"token": "t", "n": 1}]).full == f'[{{"n":1,"token":"{MASK}"}}]'
-    assert argument("", name="password").full == ""
 
 
 @pytest.mark.parametrize(

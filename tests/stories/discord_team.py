@@ -74,6 +74,9 @@ class DiscordTeam(Team):
         name = next(custom_id for said, custom_id in shown if said.startswith(label))
         await self.discord.press(person, message, name, hidden=old is not None)
 
+    async def press_opened(self, person: User, label: str) -> None:
+        await self.press(person, await self.sees(person, label), label)
+
     def screen(self, message: Message) -> Any:
         return [(each.get("label", ""), each.get("custom_id", "")) for each in _buttons(message)]
 

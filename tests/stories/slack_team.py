@@ -78,6 +78,11 @@ class SlackTeam(Team):
         name = next(each for each in _labels(blocks["blocks"]) if each.startswith(label))
         await self.slack.press(person, message, name, as_of=old)
 
+    async def press_opened(self, person: User, label: str) -> None:
+        modal = self.slack.modal(person)
+        name = next(each for each in _labels(modal.drawn["blocks"]) if each.startswith(label))
+        await self.slack.press(person, modal, name)
+
     def screen(self, message: Message) -> Any:
         return message.written()
 

@@ -188,6 +188,10 @@ class Team(ABC):
         """Press the button whose label begins so. `old` is what the person still has on the screen (`screen`)."""
 
     @abstractmethod
+    async def press_opened(self, person: Any, label: str) -> None:
+        """Press a button whose label begins so in what this person has opened for themselves."""
+
+    @abstractmethod
     def screen(self, message: Any) -> Any:
         """What is on the screen now, for a press that comes late."""
 

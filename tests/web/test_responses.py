@@ -23,6 +23,7 @@ from tests.web.streams import PATIENCE, Stream, asked, replies, streamed
 
 ASK = "/api/responses/stream"
 LOOK, WRITE = "fake__look", "fake__write"
+HIDDEN = "•••• (7 characters hidden: its name is that of a secret)"
 GIF = b"GIF89a\x01\x00\x01\x00\x00\x00\x00;"
 
 
@@ -75,12 +76,16 @@ async def test_tool_calls_are_told_as_they_go_and_what_waits_with_everything_tha
     async with asked(api.client, "write it") as stream:
         wanted = await stream.until("approval_required")
         assert (wanted["server"], wanted["tool"], wanted["revision"]) == ("fake", "write", 1)
-        assert wanted["arguments"] == {"text": "hello", "api_key": "••••"}
-        assert {"name": "text", "value": "hello"} in wanted["shown"]
+        assert wanted["arguments"] == {"text": "hello", "api_key": HIDDEN}
+        assert wanted["hidden"] == 7
+        assert {"name": "text", "value": "hello", "warnings": []} in wanted["shown"]
         assert wanted["expiresInSeconds"] == 1800
         assert wanted["signedBy"]
         assert (await stream.waiting())["status"] == "STREAMING"
-        approved = await api.post(f"/api/responses/approval/{wanted['approvalRequestId']}", json={"approved": True})
+        address = f"/api/responses/approval/{wanted['approvalRequestId']}"
+        assert (await api.post(address, json={"approved": True})).json()["error"]["code"] == "open_first"
+        assert (await api.post(f"{address}/open", json={})).json()["arguments"]["api_key"] == "hunter2"
+        approved = await api.post(address, json={"approved": True})
         assert (approved.status_code, approved.json()["outcome"]) == (200, "approved")
         seen = await stream.ended()
     assert "CREATED" not in [each.data["status"] for each in seen if each.name == "conversation_status"]

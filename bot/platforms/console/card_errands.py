@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from bot.domain.approvals import Decision, Settlement, Verdict
 from bot.domain.commands import Reply
 from bot.domain.grants import Permission
+from bot.domain.turns import ToolStep
 from bot.platforms.console.errands import Errands
 from bot.platforms.console.opening import arrived
 from bot.platforms.console.person import Person
@@ -21,7 +22,9 @@ from bot.reception.presses import CardRef
 
 
 class CardErrands:
-    """Does what a key says. `engine` and `commands` give what the application has promised."""
+    """Does what a key says. The terminal has shown the whole call before a key can approve it. `engine` and `commands`
+    give what the application has promised.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,8 @@ class CardErrands:
         engine = await arrived(self._engine())
         approval_id, revision = question.key
         decision = Decision(approval_id, revision, verdict, self._person.author, reason)
+        if verdict is Verdict.APPROVE and (refusal := await self._opened(question, engine)) is not None:
+            return refusal
         return await engine.decide(decision, self._person.member)
 
     async def allow(self, question: Question, permission: Permission) -> Settlement:
@@ -47,7 +52,16 @@ class CardErrands:
         engine = await arrived(self._engine())
         approval_id, revision = question.key
         decision = Decision(approval_id, revision, Verdict.APPROVE, self._person.author)
+        if (refusal := await self._opened(question, engine)) is not None:
+            return refusal
         return await engine.grant(decision, permission, self._person.member)
+
+    async def _opened(self, question: Question, engine: FrontDoor) -> Settlement | None:
+        """Put on record that this person has had the whole call before them; why it is not for them, if it is not."""
+        if not question.guarded:
+            return None
+        found = await engine.open_call(*question.key, self._person.member)
+        return None if isinstance(found, ToolStep) else found
 
     async def change(self, question: Question) -> None:
         """Have a call's form filled in."""

@@ -19,6 +19,7 @@ from bot.domain.approvals import (
     Settled,
     Settlement,
     Verdict,
+    ViewRequired,
 )
 from bot.domain.grants import Permission
 from bot.domain.turns import ToolStep
@@ -38,6 +39,9 @@ Allow = Callable[[Question, Permission], Awaitable[Settlement]]
 Change = Callable[[Question], Awaitable[None]]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 PAGE_MARGIN = 8
+VIEW_FIRST = "Part of this call looks like a secret. View all of it before you approve it."
+GUARDED = "Part of this call looks like a secret, and is hidden where several people read."
+APPROVING = ("y", "t", "g")
 _YES = Verdict.APPROVE
 
 
@@ -57,6 +61,8 @@ class CardKeys:
         self._questions = Questions()
         self._asked: Key | None = None
         self._pages: list[str] = []
+        self._viewed = False
+        """All pages of the call that is asked about were shown."""
         self._choosing: tuple[GrantOffer, ...] = ()
         """What can be allowed beside, while that is asked for."""
         self._deciding = False
@@ -83,6 +89,7 @@ class CardKeys:
     def _forget(self) -> None:
         self._asked = None
         self._pages = []
+        self._viewed = False
         self._choosing = ()
         self._screen.stop_asking()
 
@@ -94,7 +101,14 @@ class CardKeys:
         if self._choosing:
             self._choose(question, key)
             return
-        match key.lower():
+        key = key.lower()
+        if key in APPROVING and self._unseen(question):
+            self._screen.hint(VIEW_FIRST)
+        else:
+            self._act(question, key)
+
+    def _act(self, question: Question, key: str) -> None:
+        match key:
             case "y":
                 self._settle(question, Verdict.APPROVE, "")
             case "t" if question.offers:
@@ -150,6 +164,8 @@ class CardKeys:
         self._page.put(Piece(Kind.CARD, f"{text}\n{barred('', self._look)}"))
         for line in question.edited:
             self._say(line, self._look.warn)
+        if question.guarded:
+            self._say(GUARDED, self._look.warn)
         self._ask()
 
     def _ask(self) -> None:
@@ -174,6 +190,14 @@ class CardKeys:
         if self._choosing:
             numbered = [(str(number), offer.label) for number, offer in enumerate(self._choosing, 1)]
             return [*numbered, ("Enter", "back")]
+        if self._unseen(question):
+            edit = [("e", "edit")] if question.editable else []
+            return [
+                ("v", "more" if self._pages else "view all to approve"),
+                *edit,
+                ("n", "no, because…"),
+                ("Enter", "no"),
+            ]
         allow = [("t", "in this thread")] if question.offers else []
         more = [("g", "allow more…")] if question.offers[1:] else []
         edit = [("e", "edit")] if question.editable else []
@@ -187,9 +211,14 @@ class CardKeys:
         lines = self._pages or full_arguments(question.card, self._look, self._screen.columns)
         room = max(self._screen.rows - PAGE_MARGIN, 4)
         shown, self._pages = lines[:room], lines[room:]
+        self._viewed |= not self._pages
         self._page.put(Piece(Kind.CARD, "\n".join([*shown, barred("", self._look)])))
         self._screen.stop_asking()
         self._ask()
+
+    def _unseen(self, question: Question) -> bool:
+        """True if a part of the call looks like a secret, and not all of the call was shown yet."""
+        return question.guarded and question.card.shortened and not self._viewed
 
     def _edit(self, question: Question) -> None:
         """Have the call's form filled in; until that is done, no key is asked for."""
@@ -244,6 +273,10 @@ class CardKeys:
                 self._say("The call has changed since this card was drawn. Not run.", self._look.warn)
             case NoSuchApproval():
                 self._say("This approval does not exist any more.", self._look.dim)
+            case ViewRequired():
+                self._say(VIEW_FIRST, self._look.warn)
+                self._ask_again(question)
+                return
             case NotAllowed(why):
                 self._say(one_line(why, 300), self._look.warn)
                 self._say("Waiting for somebody who may decide. Ctrl-C stops the turn.", self._look.dim)

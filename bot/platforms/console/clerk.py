@@ -18,6 +18,7 @@ from bot.domain.approvals import (
     Settled,
     Settlement,
     Verdict,
+    ViewRequired,
 )
 from bot.domain.turns import ToolStep
 from bot.platforms.console.person import Person
@@ -26,6 +27,7 @@ from bot.rendering.cards import still_needed
 from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import tool_name
 
+UNSEEN = "Part of it looks like a secret, so a person has to read the whole call."
 ALONE = "Nobody was at the terminal to approve it."
 RULED_OUT = "The person at the terminal approves nothing in this session."
 HOW_TO_ALLOW = "Allow it with --approve all, or calls that only read with --approve reads."
@@ -84,6 +86,9 @@ class Clerk:
                 self._tell(f"{tool_name(step)} approved by --approve {self._mode}.")
             case Counted(needed):
                 self._tell(f"{tool_name(step)}, by --approve {self._mode}: {still_needed(needed)}")
+            case ViewRequired():
+                self._tell(f"{tool_name(step)} could not be approved: {UNSEEN}")
+                await self._deny(step, engine, UNSEEN)
             case NotAllowed(reason):
                 self._tell(f"{tool_name(step)} could not be approved: {one_line(reason, 300)}")
                 await self._deny(step, engine, reason)
@@ -99,7 +104,7 @@ class Clerk:
                 self._tell(f"{tool_name(step)} needs an approval and was not run.{hint}")
             case NotAllowed(why) | AlreadySettled(why):
                 self._tell(f"{tool_name(step)}: {one_line(why, 300)}")
-            case Counted() | OutOfDate() | NoSuchApproval():
+            case Counted() | OutOfDate() | NoSuchApproval() | ViewRequired():
                 return
 
     async def _decide(self, step: ToolStep, engine: FrontDoor, verdict: Verdict, reason: str) -> Settlement:

@@ -11,7 +11,9 @@ import unicodedata
 from collections.abc import Callable, Iterator
 
 from bot.platforms.console.look import Look
-from bot.rendering.cards import Card, CardArgument
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.card_words import warning_lines
+from bot.rendering.cards import Card
 from bot.rendering.inquiries import InquiryCard
 from bot.rendering.plain import plain
 from bot.rendering.tool_lines import Mark, ToolLine
@@ -91,7 +93,8 @@ def full_arguments(card: Card, look: Look, width: int) -> list[str]:
     lines: list[str] = []
     for argument in card.arguments:
         size = look.own(f"{argument.name} · {len(argument.full)} characters")
-        lines += [look.dim(outside(size)), *folded(look.own(outside(argument.full)), width - 4), ""]
+        lines += [look.dim(line) for line in folded(outside(size), width - 4)]
+        lines += [*folded(look.own(outside(argument.full)), width - 4), *_warned(argument, look, width - 4), ""]
     return [barred(line, look) for line in lines[:-1] or ["This call has no arguments."]]
 
 
@@ -146,22 +149,31 @@ def _cut(said: str, more: str, room: int, look: Look) -> tuple[str, str]:
 
 def _arguments(card: Card, look: Look, width: int) -> Iterator[str]:
     """Values beside their names; below them where a name is long or the window narrow."""
-    names = [cells(argument.name) for argument in card.arguments]
+    names = [cells(argument.label) for argument in card.arguments]
     widest = max((size for size in names if size <= _LONGEST_NAME_BESIDE), default=0)
     for argument, size in zip(card.arguments, names, strict=True):
-        name = outside(argument.name)
+        name = outside(argument.label)
         if size > widest or width - widest - 2 < _LEAST_VALUE_WIDTH:
             yield from map(look.dim, folded(name, width))
             yield from (f"  {line}" for line in folded(_shown(argument, look), width - 2))
+            yield from _warned(argument, look, width)
             continue
         first, *more = folded(_shown(argument, look), width - widest - 2)
         yield look.dim(name + " " * (widest - size)) + f"  {first}"
         yield from (" " * (widest + 2) + line for line in more)
+        yield from _warned(argument, look, width)
+
+
+def _warned(argument: CardArgument, look: Look, width: int) -> Iterator[str]:
+    for each in warning_lines(argument):
+        yield from map(look.warn, folded(look.own(outside(each)), width))
 
 
 def _shown(argument: CardArgument, look: Look) -> str:
     shown = outside(argument.shown)
-    return look.own(f"{shown.removesuffix(')')}, v to view all)" if argument.shortened else shown)
+    if argument.shown != argument.full:
+        shown = f"{shown.removesuffix(')')}, v to view all)"
+    return look.own(shown)
 
 
 def _risk(risk: str, look: Look) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.rendering.cards import Card, card
+from bot.rendering.cards import Card, card, whole_card
 from bot.rendering.edits import editable, edited
 from bot.rendering.grant_offers import GrantOffer, grant_offers
 
@@ -29,6 +29,8 @@ class Question:
     """Its arguments can be changed before."""
     edited: tuple[str, ...] = ()
     """What somebody has changed already, line by line."""
+    guarded: bool = False
+    """A part of the call looks like a secret: it is approved only by somebody who has seen all of it."""
 
     @property
     def key(self) -> Key:
@@ -59,13 +61,14 @@ class Questions:
         """Take in a view, of which `steps` are the calls to ask about; the cards of questions that went away by
         themselves, with their outcome.
         """
-        cards = {each.approval_id: each for step in steps if (each := card(step)) is not None}
+        cards = {each.approval_id: each for step in steps if (each := whole_card(step)) is not None}
         gone = [self._ended(question, cards) for question in self._of(view) if self._is_over(question, view, cards)]
         for step in steps:
             asked = cards.get(step.approval.id) if step.approval else None
             if asked is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
                 continue
-            question = Question(view.turn.id, asked, grant_offers(step), editable(step), edited(step))
+            guarded = (shared := card(step)) is not None and shared.withheld > 0
+            question = Question(view.turn.id, asked, grant_offers(step), editable(step), edited(step), guarded)
             if question.key not in self._settled:
                 self._waiting.setdefault(question.key, question)
         return gone

@@ -1,7 +1,8 @@
 """Approval cards: what a person reads before signing, and in the same place how it went.
 
 Called by the drawing of a turn. Calls that one reply asked for share a card and are decided one by one. A card shows
-what `rendering.cards` says of a call: exactly what runs, secrets masked. It is laid out (Components V2), which nothing
+what `rendering.cards` says of a call: exactly what runs. A call that hides a part which looks like a secret is approved
+from the private messages that show all of it. A card is laid out (Components V2), which nothing
 that a model or a tool writes can be, and stays within Discord's 40 components and 4,000 characters by counting what it
 leaves out.
 """
@@ -22,8 +23,18 @@ from bot.platforms.discord.sizes import DISPLAYED, displayed
 from bot.platforms.discord.slots import Slot
 from bot.platforms.discord.wording import fitted
 from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, ViewAll
-from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, soonest_end
-from bot.rendering.cards import Card, CardArgument, action, card, headline, signatures
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.card_words import (
+    ICONS,
+    RISKS,
+    VIEW_TO_APPROVE,
+    argument_lines,
+    became,
+    calls_summary,
+    soonest_end,
+    withheld_text,
+)
+from bot.rendering.cards import Card, action, card, headline, signatures
 from bot.rendering.edits import editable, edited
 from bot.rendering.grant_offers import grant_offers
 from bot.rendering.offers import RunAgain
@@ -60,8 +71,12 @@ def facts(made: Card) -> str:
 
 
 def decisions(step: ToolStep, made: Card) -> list[Component | None]:
-    """The buttons of one open call; what else can be allowed with a signature stands where all of it is shown."""
+    """The buttons of one open call; what else can be allowed with a signature stands where all of it is shown. Without
+    those that approve where a part of the call is hidden.
+    """
     ref = CardRef(made.approval_id, made.revision)
+    if made.withheld:
+        return [button("Deny…", AskWhyNot(ref))]
     look = Look.DANGER if made.risk == "destructive" else Look.SUCCESS
     allow = [button(offer.label, Allow(ref, offer.word)) for offer in grant_offers(step)[:1]]
     return [
@@ -88,7 +103,7 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
     about = _about(waiting, reason, now) if waiting else ""
     made = [(step, shown) for step in calls if (shown := card(step)) is not None]
     fixed = {step.n: _open(step, shown) if step in waiting else _settled(step, shown, view) for step, shown in made}
-    changed = {step.n: _changed(step) for step in waiting}
+    changed = {step.n: _changed(step, shown) for step, shown in made if step in waiting}
     used = sum(map(displayed, (summary, about, *fixed.values(), *changed.values())))
     room = (DISPLAYED - SPARE - used) // max(len(waiting), 1) - SPARE
     inside: list[Component] = [text(summary)] if summary else []
@@ -117,9 +132,10 @@ def _open(step: ToolStep, made: Card) -> str:
     return f"### {fitted(headline(step, made), TITLE)}\n{facts(made)}"
 
 
-def _changed(step: ToolStep) -> str:
-    """What somebody has changed, in small print."""
-    return "\n".join(f"-# {fitted(line, CHANGE)}" for line in edited(step))
+def _changed(step: ToolStep, made: Card) -> str:
+    """What is hidden, and in small print what somebody has changed."""
+    hidden = [f"**{withheld_text(made)}**"] if made.withheld else []
+    return "\n".join((*hidden, *(f"-# {fitted(line, CHANGE)}" for line in edited(step))))
 
 
 def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
@@ -136,6 +152,8 @@ def _buttons(step: ToolStep, made: Card, view: TurnView) -> list[Component]:
     if step.status is StepStatus.AWAITING:
         ref = CardRef(made.approval_id, made.revision)
         edit = button("Edit…", Edit(ref)) if editable(step) else None
+        if made.withheld:
+            return rows([*decisions(step, made), edit, button(VIEW_TO_APPROVE, ViewAll(ref), Look.PRIMARY)])
         return rows([*decisions(step, made), edit, button("View all", ViewAll(ref))])
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
         return rows([button("Ask again", RunAgain(view.turn.id, step.n))])

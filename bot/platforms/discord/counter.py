@@ -27,7 +27,7 @@ from bot.platforms.discord.presses import Redeem, chosen, read
 from bot.platforms.discord.principals import with_names
 from bot.platforms.discord.references import PLATFORM
 from bot.platforms.discord.spots import spot_of
-from bot.platforms.discord.whole_calls import whole_call
+from bot.platforms.discord.whole_calls import call_messages, whole_call_messages
 from bot.reception.presses import (
     Allow,
     Approve,
@@ -44,7 +44,7 @@ from bot.reception.presses import (
 )
 from bot.reception.refusals import ENOUGH, GONE, OUT_OF_DATE, WORN_OUT, told_of
 from bot.reception.taken_up import rate, take_up
-from bot.reception.verdicts import allow, decide, find_call
+from bot.reception.verdicts import allow, decide, find_call, open_whole
 from bot.rendering.offers import Check, RunAgain, Stop
 
 log = logging.getLogger(__name__)
@@ -185,7 +185,8 @@ class Counter:
         if step is None:
             await self._whisper(interaction, missing)
             return
-        for shown in whole_call(step):
+        draw = whole_call_messages if await open_whole(self._engine, step, member) else call_messages
+        for shown in draw(step):
             body = {
                 "content": shown.content,
                 "components": list(shown.components),

@@ -15,9 +15,11 @@ from bot.platforms.discord.components import Component, menu, rows
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.sizes import measure
 from bot.platforms.discord.slots import Upload
-from bot.platforms.discord.wording import escaped, fitted
+from bot.platforms.discord.wording import cut, escaped, fitted
 from bot.reception.presses import Allow, CardRef
-from bot.rendering.cards import Card, CardArgument, card, headline
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.card_words import warning_lines, withheld_text
+from bot.rendering.cards import Card, card, headline, whole_card
 from bot.rendering.grant_offers import grant_offers
 
 PIECE = 1_600
@@ -26,6 +28,7 @@ MESSAGE = 1_900
 MOST_MESSAGES = 4
 NO_ARGUMENTS = "This call has no arguments."
 IN_THE_FILE = "All of its arguments are in the file."
+NAME_IN_FULL = "The name in full:"
 FILE = "arguments.txt"
 ALLOW = "Approve and allow…"
 
@@ -39,13 +42,21 @@ class Shown:
     file: Upload | None = None
 
 
-def whole_call(step: ToolStep) -> tuple[Shown, ...]:
-    """The messages that show a call; none for one that never needed a signature."""
-    made = card(step)
+def call_messages(step: ToolStep) -> tuple[Shown, ...]:
+    """The messages that show a call as everybody may see it; none for one that never needed a signature."""
+    return _messages(step, card(step))
+
+
+def whole_call_messages(step: ToolStep) -> tuple[Shown, ...]:
+    """The same for somebody who may approve the call, with the parts that look like a secret."""
+    return _messages(step, whole_card(step))
+
+
+def _messages(step: ToolStep, made: Card | None) -> tuple[Shown, ...]:
     if made is None:
         return ()
     title = f"**{escaped(headline(step, made))}**\n{facts(made)}"
-    outcome = [escaped(made.outcome)] if made.outcome else []
+    outcome = [escaped(each) for each in (made.outcome, withheld_text(made)) if each]
     arguments = [piece for each in made.arguments for piece in _pieces(each)]
     contents = _joined([title, *(arguments or [NO_ARGUMENTS]), *outcome])
     file: Upload | None = None
@@ -60,18 +71,24 @@ def _buttons(step: ToolStep, made: Card) -> list[Component]:
         return []
     ref = CardRef(made.approval_id, made.revision)
     offers = [(offer.label, offer.hint, Allow(ref, offer.word)) for offer in grant_offers(step)]
-    return [*rows(decisions(step, made)), *menu(made.approval_id, ALLOW, offers)]
+    allowing = menu(made.approval_id, ALLOW, offers) if not made.withheld else []
+    return [*rows(decisions(step, made)), *allowing]
 
 
 def _pieces(argument: CardArgument) -> list[str]:
     """One argument in pieces that fit into a message each; its name stands before every one of them."""
     blocks = list(_blocks(argument.full))
-    name = fitted(argument.name, NAME)
+    name, long_name = f"**{escaped(argument.name)}**", list[str]()
+    if measure(name) > NAME:
+        name, long_name = (
+            f"**{fitted(argument.name, NAME)}**",
+            [f"{NAME_IN_FULL}\n{each}" for each in _blocks(argument.name)],
+        )
     many = len(blocks) > 1
-    return [
-        f"**{name}**{f' ({number} of {len(blocks)})' if many else ''}\n{block}"
-        for number, block in enumerate(blocks, 1)
+    pieces = [
+        f"{name}{f' ({number} of {len(blocks)})' if many else ''}\n{block}" for number, block in enumerate(blocks, 1)
     ]
+    return [*long_name, *pieces, *(escaped(cut(each, PIECE // 2)) for each in warning_lines(argument))]
 
 
 def _blocks(value: str) -> Iterator[str]:
@@ -99,4 +116,4 @@ def _joined(pieces: list[str]) -> list[str]:
 
 
 def _text(made: Card) -> str:
-    return "\n\n".join(f"{each.name}:\n{each.full}" for each in made.arguments) + "\n"
+    return "\n\n".join("\n".join((f"{each.name}:", each.full, *warning_lines(each))) for each in made.arguments) + "\n"

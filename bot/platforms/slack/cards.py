@@ -1,7 +1,8 @@
 """Approval cards: what a person reads before signing, and in the same place how it went.
 
 Called by the drawing of a turn. Calls that one reply asked for share a card and are decided one by one. A card shows
-what `rendering.cards` says of a call: exactly what runs, secrets masked.
+what `rendering.cards` says of a call: exactly what runs. A call that hides a part which looks like a secret is approved
+from the window that shows all of it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,16 @@ from bot.platforms.slack.blocks import (
 from bot.platforms.slack.slots import Block, Slot
 from bot.platforms.slack.spoken import spoken
 from bot.reception.presses import Allow, Approve, AskWhyNot, CardRef, Edit, ViewAll
-from bot.rendering.card_words import ICONS, RISKS, argument_lines, became, calls_summary, soonest_end
+from bot.rendering.card_words import (
+    ICONS,
+    RISKS,
+    VIEW_TO_APPROVE,
+    argument_lines,
+    became,
+    calls_summary,
+    soonest_end,
+    withheld_text,
+)
 from bot.rendering.cards import Card, action, card, headline, in_words, signatures
 from bot.rendering.edits import editable, edited
 from bot.rendering.grant_offers import grant_offers
@@ -72,8 +82,13 @@ def facts(made: Card) -> Element:
 
 
 def decisions(step: ToolStep, made: Card, *more: Element | None) -> list[Block]:
-    """The buttons of one open call, and `more` of them behind those that decide."""
+    """The buttons of one open call, and `more` of them behind those that decide. Without those that approve where a
+    part of the call is hidden.
+    """
     ref = CardRef(made.approval_id, made.revision)
+    deny = button("Deny…", AskWhyNot(ref))
+    if made.withheld:
+        return buttons([deny, *more])
     destructive = made.risk == "destructive"
     question = confirmation(headline(step, made), f"{made.tool} may destroy data, and cannot be taken back.", "Approve")
     approve = button(
@@ -84,7 +99,7 @@ def decisions(step: ToolStep, made: Card, *more: Element | None) -> list[Block]:
     )
     offers = [(offer.label, Allow(ref, offer.word)) for offer in grant_offers(step)]
     allow = [button(label, press) for label, press in offers[:1]]
-    return buttons([approve, *allow, button("Deny…", AskWhyNot(ref)), *more, menu(offers[1:])])
+    return buttons([approve, *allow, deny, *more, menu(offers[1:])])
 
 
 def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> tuple[tuple[Block, ...], str]:
@@ -118,7 +133,10 @@ def _open(step: ToolStep, made: Card, room: int, about: Sequence[Element]) -> li
         elements.append(rich_section(words("\n".join(changed), italic=True)))
     ref = CardRef(made.approval_id, made.revision)
     edit = button("Edit…", Edit(ref)) if editable(step) else None
-    return [rich_text(*elements, *about), *decisions(step, made, edit, button("View all", ViewAll(ref)))]
+    if made.withheld:
+        elements.append(rich_section(words(f"\n{withheld_text(made)}", bold=True)))
+    view = button(VIEW_TO_APPROVE, ViewAll(ref), "primary") if made.withheld else button("View all", ViewAll(ref))
+    return [rich_text(*elements, *about), *decisions(step, made, edit, view)]
 
 
 def _settled(step: ToolStep, approval: Approval, made: Card, view: TurnView) -> list[Block]:
@@ -163,9 +181,9 @@ def _expiry(approvals: Sequence[Approval], now: float) -> list[Element]:
 
 
 def _together(waiting: Sequence[ToolStep]) -> list[Block]:
-    """One button for all of them, where none may destroy anything."""
+    """One button for all of them, where none may destroy or hides anything."""
     cards = [made for step in waiting if (made := card(step))]
-    if len(cards) < 2 or any(each.risk == "destructive" for each in cards):
+    if len(cards) < 2 or any(each.risk == "destructive" or each.withheld for each in cards):
         return []
     refs = tuple(CardRef(each.approval_id, each.revision) for each in cards)
     return buttons([button(f"Approve all {len(cards)}", Approve(refs), "primary")])

@@ -25,7 +25,7 @@ from bot.platforms.slack.reception import Asked
 from bot.platforms.slack.references import conversation
 from bot.platforms.slack.telling import plain_sheet, whisper
 from bot.platforms.slack.uploads import direct_channel
-from bot.platforms.slack.windows import call_window, confirm_window, deny_window
+from bot.platforms.slack.windows import call_window, confirm_window, deny_window, page_of_whole, whole_call_window
 from bot.platforms.slack.wording import Names, worded
 from bot.reception.editing import opening
 from bot.reception.presses import (
@@ -44,7 +44,7 @@ from bot.reception.presses import (
 from bot.reception.refusals import ENOUGH, GONE, OUT_OF_DATE, told_of
 from bot.reception.taken_up import rate, take_up
 from bot.reception.typed_commands import shell_words
-from bot.reception.verdicts import allow, decide, find_call
+from bot.reception.verdicts import allow, decide, find_call, open_whole
 from bot.rendering.offers import Check, RunAgain, Stop
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,13 @@ class Counter:
         if step is None:
             await self._whisper(pressed.place, missing)
             return
-        window = call_window(step, page, str(pressed.place.unheard))
+        member = await self._people.member(pressed.place.spot.user)
+        draw = (
+            whole_call_window
+            if await open_whole(self._engine, step, member, page_of_whole(step, page))
+            else call_window
+        )
+        window = draw(step, page, str(pressed.place.unheard))
         if pressed.view:
             await self._api.edit("views.update", view_id=pressed.view, view=window)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bot.domain.approvals import Portion
 from bot.domain.turns import StepStatus, ToolStep
 from bot.platforms.slack import sizes
 from bot.platforms.slack.blocks import (
@@ -26,13 +27,16 @@ from bot.platforms.slack.blocks import (
 from bot.platforms.slack.cards import decisions, facts
 from bot.platforms.slack.slots import Block
 from bot.reception.presses import AskToConfirm, CardRef, ViewAll
-from bot.rendering.cards import Card, CardArgument, card, headline
+from bot.rendering.call_arguments import CardArgument
+from bot.rendering.card_words import warning_lines, withheld_text
+from bot.rendering.cards import Card, card, headline, whole_card
 from bot.rendering.plain import one_line
 
 DENY, CONFIRM, SHOWN = "cs.deny", "cs.confirm", "cs.shown"
 REASON, TYPED = "reason", "typed"
 LONGEST_REASON = 500
 DENYING = "The call will not be run. The assistant is told so, and goes on without it."
+ON_THE_LAST_PAGE = "The buttons are on the last page."
 PIECE = 2_500
 PAGE_BYTES = 150_000
 PAGE_BLOCKS = 80
@@ -70,10 +74,26 @@ def confirm_window(press: AskToConfirm, keep: str) -> View:
 
 
 def call_window(step: ToolStep, page: int = 1, keep: str = "") -> View:
-    """A call with every argument in full, page by page, and its buttons while it waits for a signature. A page that
-    does not exist is the nearest that does. `keep` is the window's `private_metadata`.
+    """A call with every argument in full, page by page, as everybody may see it. Its buttons stand on the last page
+    while it waits for a signature. A page that does not exist is the nearest that does. `keep` is the window's
+    `private_metadata`.
     """
-    made = card(step)
+    return _call_window(step, card(step), page, keep)
+
+
+def whole_call_window(step: ToolStep, page: int = 1, keep: str = "") -> View:
+    """The same for somebody who may approve the call, with the parts that look like a secret."""
+    return _call_window(step, whole_card(step), page, keep)
+
+
+def page_of_whole(step: ToolStep, page: int) -> Portion:
+    """Which page of how many a window with the whole call shows."""
+    made = whole_card(step)
+    pages = len(_pages(made)) if made is not None else 1
+    return Portion(min(max(page, 1), pages), pages)
+
+
+def _call_window(step: ToolStep, made: Card | None, page: int, keep: str) -> View:
     if made is None:
         return window("Call", [section("This call needs no approval.")])
     pages = _pages(made)
@@ -85,7 +105,9 @@ def call_window(step: ToolStep, page: int = 1, keep: str = "") -> View:
         on = button("More ▶", ViewAll(ref, page + 1)) if page < len(pages) else None
         blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
     if step.status is StepStatus.AWAITING:
-        blocks += decisions(step, made)
+        blocks += small(withheld_text(made)) if made.withheld else []
+        # Whoever approves has had every page before them.
+        blocks += decisions(step, made) if page == len(pages) else small(ON_THE_LAST_PAGE)
     elif made.outcome:
         blocks.append(section(made.outcome))
     return window("Everything in this call", blocks, metadata=keep)
@@ -158,9 +180,20 @@ def _pages(made: Card) -> list[list[Block]]:
 
 
 def _pieces(argument: CardArgument) -> list[Block]:
-    """One argument in pieces that a block takes; its name stands before the first."""
+    """One argument in pieces that a block takes: its name before the first, its warnings behind the last."""
     full = argument.full or " "
     size = f"   {len(argument.full)} characters" if argument.shortened else ""
-    name = rich_section(words(argument.name, bold=True), words(size or " "))
+    first_name, *more_name = [argument.name[start : start + PIECE] for start in range(0, len(argument.name), PIECE)]
+    name = rich_section(words(first_name, bold=True), words(size or " "))
     first, *rest = [full[start : start + PIECE] for start in range(0, len(full), PIECE)]
-    return [rich_text(name, preformatted(first)), *(rich_text(preformatted(piece)) for piece in rest)]
+    warnings = (
+        [rich_text(rich_section(words("\n".join(warning_lines(argument)), bold=True)))] if argument.warnings else []
+    )
+    if not more_name:
+        return [rich_text(name, preformatted(first)), *map(_piece, rest), *warnings]
+    long_name = [rich_text(rich_section(words(piece, bold=True))) for piece in more_name]
+    return [rich_text(name), *long_name, _piece(first), *map(_piece, rest), *warnings]
+
+
+def _piece(text: str) -> Block:
+    return rich_text(preformatted(text))

@@ -7,7 +7,7 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
                   turns 1-1 deliveries, 1-n drawings
                   turns 1-n opinions
                   turns 1-n files
-                  steps 1-n elicitations
+                  steps 1-n elicitations, approvals 1-n approval_views
 grants            standing permissions
 jobs              work that is due once, whoever does it
 leases            what one process does alone
@@ -27,7 +27,7 @@ audit             what happened, for ever: no row refers to another table, none 
 from __future__ import annotations
 
 from bot.storage.tables.access import api_tokens, one_time_links, sign_ins, sign_ins_under_way
-from bot.storage.tables.approvals import approvals, decisions, elicitations, grants
+from bot.storage.tables.approvals import approval_views, approvals, decisions, elicitations, grants
 from bot.storage.tables.columns import Json, Words, metadata, storable
 from bot.storage.tables.deliveries import deliveries, drawings
 from bot.storage.tables.records import audit
@@ -55,6 +55,7 @@ __all__ = [
     "Json",
     "Words",
     "api_tokens",
+    "approval_views",
     "approvals",
     "audit",
     "conversations",

@@ -33,6 +33,9 @@ approvals = sa.Table(
     sa.Column("reminded_at", sa.Double),
     sa.Column("editors", Json),
     sa.Column("signers", Json),
+    # Where stored secrets are in `proposed` and in `revised`: places and labels, never a secret.
+    sa.Column("proposed_secrets", Json),
+    sa.Column("revised_secrets", Json),
     sa.UniqueConstraint("turn_id", "n"),
     sa.ForeignKeyConstraint(["turn_id", "n"], [steps.c.turn_id, steps.c.n], ondelete="CASCADE"),
 )
@@ -51,6 +54,18 @@ decisions = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("key", sa.Text, nullable=False, server_default=""),
     sa.Column("evidence", Words, nullable=False, server_default=""),
+)
+
+# Who has opened the whole call of a revision in private, and how many of its pages.
+approval_views = sa.Table(
+    "approval_views",
+    metadata,
+    sa.Column("approval_id", sa.ForeignKey(approvals.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("person", Words, primary_key=True),
+    sa.Column("pages", sa.Integer, nullable=False),
+    sa.Column("seen", sa.Integer, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
 )
 
 grants = sa.Table(

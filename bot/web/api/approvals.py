@@ -25,14 +25,17 @@ from bot.domain.approvals import (
     Settled,
     Settlement,
     Verdict,
+    ViewRequired,
 )
 from bot.domain.callers import Caller, Role
 from bot.domain.edits import NotNow, Revised, Unfit
 from bot.domain.grants import Permission
-from bot.domain.secret_shapes import MASK, masked, secret_name, without_secrets
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import CountersignError
+from bot.reception.refusals import VIEW_FIRST
+from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.cards import still_needed
+from bot.rendering.deceptive_text import imitates_mask
 from bot.rendering.grant_offers import OFFERS, offered
 from bot.stores import AwaitedCall, AwaitedPosition
 from bot.stores.awaited import read_awaited
@@ -41,7 +44,7 @@ from bot.web.parts import WebParts
 from bot.web.problems import Problem
 from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of
-from bot.web.turns.shapes import ApprovalShape, approval_shape
+from bot.web.turns.shapes import ApprovalShape, approval_shape, whole_approval_shape
 from bot.web.turns.waiting import reaches
 from bot.web.wire import Sent, Taken
 
@@ -82,9 +85,20 @@ class ApprovalDecision(Taken):
     )
     arguments: dict[str, Any] | None = Field(
         default=None,
-        description="All arguments, to be asked for instead. Dots that stand for a secret leave it as it is.",
+        description="All arguments, to be asked for instead. One that is sent as it was read, with what stands for a "
+        "secret, stays as it is.",
     )
     grant: str = Field(default="", description=f"Allow the next calls like it, too: {WORDS}.")
+
+
+class CallOpening(Taken):
+    """Which revision of a call is opened."""
+
+    model_config = ConfigDict(strict=True)
+
+    revision: int = Field(
+        default=FIRST, ge=1, le=MOST_REVISIONS, description="What is opened; 409 if another one is asked for by now."
+    )
 
 
 class DecisionAnswer(Sent):
@@ -139,6 +153,14 @@ def routes(parts: WebParts) -> APIRouter:
         if step.status is not StepStatus.AWAITING:
             raise _not_found()
         return desk.shape(caller, turn, step)
+
+    @router.post("/api/responses/approval/{approvalRequestId}/open", response_model=ApprovalShape)
+    async def open_approval(approval_id: ApprovalId, said: CallOpening, caller: MemberCaller) -> ApprovalShape:
+        """Read the whole call, with the parts that are hidden elsewhere because they look like a secret. Takes a token
+        that may approve the call. The audit records who has opened it. Such a call is approved with the token that has
+        opened it.
+        """
+        return await desk.open(caller, approval_id, said.revision)
 
     @router.post("/api/responses/approval/{approvalRequestId}", response_model=DecisionAnswer)
     async def decide_approval(approval_id: ApprovalId, said: ApprovalDecision, caller: MemberCaller) -> DecisionAnswer:
@@ -213,6 +235,18 @@ class _Desk:
         who = self._parts.command_parts.administration.signed_by
         return approval_shape(turn, step, step.approval, id_of(caller, turn.conversation), who)
 
+    async def open(self, caller: Caller, approval_id: str, revision: int) -> ApprovalShape:
+        """Show the whole call to somebody who may approve it, on record."""
+        turn, _ = await self.find(caller, approval_id)
+        match await self._engine.open_call(approval_id, revision, caller.member):
+            case ToolStep(approval=approval) as step if approval is not None:
+                who = self._parts.command_parts.administration.signed_by
+                return whole_approval_shape(turn, step, approval, id_of(caller, turn.conversation), who)
+            case ToolStep():
+                raise _not_found()
+            case objection:
+                raise _refused(objection)
+
     async def decide(self, caller: Caller, approval_id: str, said: ApprovalDecision) -> DecisionAnswer:
         """Take a decision."""
         permission = _checked(said)
@@ -229,25 +263,23 @@ class _Desk:
             if permission is not None
             else await self._engine.decide(decision, caller.member)
         )
-        if isinstance(settlement, NotAllowed) and said.arguments is not None:
-            # The change counts all the same: somebody else has to sign it now.
+        if isinstance(settlement, NotAllowed | ViewRequired) and said.arguments is not None:
+            # The change counts all the same: somebody else has to sign it now, or it has to be opened first.
+            message = settlement.reason if isinstance(settlement, NotAllowed) else VIEW_FIRST
             return DecisionAnswer(
-                approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=settlement.reason
+                approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=message
             )
         return _answer(approval_id, revision, settlement)
 
     async def _revise(self, caller: Caller, approval_id: str, said: ApprovalDecision, step: ToolStep) -> int:
         """Ask for a signature on other arguments; under which revision."""
-        arguments = _unmasked(step.call.arguments, said.arguments or {})
+        arguments = _unmasked(step, said.arguments or {})
         match await self._engine.revise(approval_id, said.revision, arguments, caller.member):
             case Revised(revision):
                 return revision
             case Unfit(problems):
                 fields = {
-                    f"arguments.{each.argument}" if each.argument else "arguments": (
-                        "It does not fit the tool." if secret_name(each.argument) else masked(each.problem)
-                    )
-                    for each in problems
+                    f"arguments.{each.argument}" if each.argument else "arguments": each.problem for each in problems
                 }
                 raise Problem(422, "invalid", "Some arguments do not fit the tool.", "correct those named", fields)
             case objection:
@@ -280,31 +312,27 @@ def _checked(said: ApprovalDecision) -> Permission | None:
     return permission
 
 
-def _unmasked(present: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that were sent, with what the caller has only seen as dots as it is. Raises Problem where dots
-    stand for a secret within something that was changed.
+def _unmasked(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that were sent. One that comes back as the caller has read it, with a label or a count in place of
+    a secret, is as it was. Raises Problem where such a mask stands in something that was changed.
     """
-    made: dict[str, Any] = {}
+    present, made = step.call.arguments, dict[str, Any]()
+    stored = step.approval.secrets if step.approval is not None else ()
+    # By their own names: a name may be masked, too.
+    read = [
+        (name, {shown: value})
+        for form in (shared_json(present, stored), whole_json(step))
+        for name, (shown, value) in zip(present, form.items(), strict=True)
+    ]
     for name, value in sent.items():
-        if name in present and value == without_secrets(name, present[name]):
-            made[name] = present[name]
-        elif _has_dots(value):
-            raise _wrong(f"arguments.{name}", "Dots stand for a secret in it: send the secret, or leave all as it is.")
+        kept = next((real for real, shown in read if shown == {name: value}), None)
+        if kept is not None:
+            made[kept] = present[kept]
+        elif imitates_mask(name) or imitates_mask(value):
+            raise _wrong(f"arguments.{name}", "Part of it stands for a secret: send all of it, or leave it as it was.")
         else:
             made[name] = value
     return made
-
-
-def _has_dots(value: Any) -> bool:
-    match value:
-        case str():
-            return MASK in value
-        case Mapping():
-            return any(map(_has_dots, value.values()))
-        case list():
-            return any(map(_has_dots, value))
-        case _:
-            return False
 
 
 def _answer(approval_id: str, revision: int, settlement: Settlement) -> DecisionAnswer:
@@ -324,7 +352,7 @@ def _answer(approval_id: str, revision: int, settlement: Settlement) -> Decision
             raise _refused(settlement)
 
 
-def _refused(objection: NotNow) -> Problem:
+def _refused(objection: NotNow | ViewRequired) -> Problem:
     """Why a decision has changed nothing."""
     match objection:
         case AlreadySettled(how):
@@ -337,6 +365,8 @@ def _refused(objection: NotNow) -> Problem:
             return Problem(403, "not_allowed", reason, "leave it to those who may")
         case NoSuchApproval():
             return _not_found()
+        case ViewRequired():
+            return Problem(409, "open_first", VIEW_FIRST, "POST to …/open with this token, then decide")
         case _:
             assert_never(objection)
 

@@ -1,8 +1,9 @@
 """Turns on the wire: messages, tool calls, approvals and whole responses, as data for programs.
 
-Called by the routes and by the streams of events. Arguments have dots for every secret in them, as on cards; all other
-text is as the person, the model or the tool gave it: JSON makes it harmless, and whoever draws it cleans it. The words
-of states are the seeds' (checklist 89 to 92), with those that they lack.
+Called by the routes and by the streams of events. Arguments are as on cards in a shared place: labels for stored
+secrets, counts for parts that look like one. All other text is as the person, the model or the tool gave it: JSON makes
+it harmless, and whoever draws it cleans it. The words of states are the seeds' (checklist 89 to 92), with those that
+they lack.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pydantic import Field
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import ConversationKey
-from bot.domain.edits import changes
-from bot.domain.secret_shapes import without_secrets
 from bot.domain.terms import Terms
 from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.rendering.cards import card
+from bot.rendering.call_arguments import shared_json, whole_json
+from bot.rendering.cards import Card, card, whole_card
 from bot.rendering.changes import answer
+from bot.rendering.edits import shown_changes
 from bot.web.turns.elicitations import ElicitationShape, elicitations_of
 from bot.web.wire import Sent, moment
 
@@ -84,7 +85,9 @@ class ToolCallShape(Sent):
     waiting_for_approval: bool
     waiting_for_answer: bool = Field(description="Its server waits to hear something from whoever asked.")
     approval_request_id: str | None
-    arguments: dict[str, Any] = Field(description="With dots for every secret.")
+    arguments: dict[str, Any] = Field(
+        description="Labels stand for stored secrets, lengths and reasons for parts that look like a secret."
+    )
     result: str | None
     error: str | None = Field(description="Why it gave nothing, where it did not.")
     decided_by: str
@@ -98,6 +101,7 @@ class ShownArgument(Sent):
 
     name: str
     value: str
+    warnings: list[str] = Field(description="Sentences for people about characters that are not what they seem.")
 
 
 class ShownChange(Sent):
@@ -120,7 +124,13 @@ class ApprovalShape(Sent):
     risk: str = Field(description="`reads`, `writes` or `destructive`.")
     server: str
     tool: str
-    arguments: dict[str, Any] = Field(description="All of them, with dots for every secret.")
+    arguments: dict[str, Any] = Field(
+        description="All of them. Labels stand for stored secrets, lengths and reasons for what is hidden here."
+    )
+    hidden: int = Field(
+        description="Characters that are hidden here because they look like a secret. With any, the call is approved "
+        "only after it was opened: `POST /api/responses/approval/{id}/open`."
+    )
     shown: list[ShownArgument] = Field(description="The same as plain text for a person to read before signing.")
     changes: list[ShownChange]
     changed_by: str
@@ -236,7 +246,7 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
         waiting_for_approval=step.status is StepStatus.AWAITING,
         waiting_for_answer=not step.status.ended and bool(step.asks),
         approval_request_id=approval.id if approval is not None else None,
-        arguments=masked_arguments(step),
+        arguments=shared_json(step.call.arguments, approval.secrets if approval is not None else ()),
         result=text if good else None,
         error=text if not good else None,
         decided_by=approval.decided_by if approval is not None else "",
@@ -246,15 +256,35 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
     )
 
 
-def masked_arguments(step: ToolStep) -> dict[str, Any]:
-    """A call's arguments with dots for every secret: what may leave the program."""
-    return {name: without_secrets(name, value) for name, value in step.call.arguments.items()}
-
-
 def approval_shape(turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy) -> ApprovalShape:
-    """A call that was asked for, as those read it who may sign. `conversation` is its id on the wire."""
+    """A call that was asked for, as everybody may read it who sees the conversation. `conversation` is its id on the
+    wire.
+    """
     drawn = card(step)
     assert drawn is not None
+    arguments = shared_json(step.call.arguments, approval.secrets)
+    return _approval_shape(turn, step, approval, drawn, arguments, conversation=conversation, signed_by=who)
+
+
+def whole_approval_shape(
+    turn: Turn, step: ToolStep, approval: Approval, conversation: str, who: SignedBy
+) -> ApprovalShape:
+    """The same for a caller who may approve the call, with the parts that look like a secret."""
+    drawn = whole_card(step)
+    assert drawn is not None
+    return _approval_shape(turn, step, approval, drawn, whole_json(step), conversation=conversation, signed_by=who)
+
+
+def _approval_shape(
+    turn: Turn,
+    step: ToolStep,
+    approval: Approval,
+    drawn: Card,
+    arguments: dict[str, Any],
+    *,
+    conversation: str,
+    signed_by: SignedBy,
+) -> ApprovalShape:
     return ApprovalShape(
         approval_request_id=approval.id,
         revision=approval.revision,
@@ -265,13 +295,16 @@ def approval_shape(turn: Turn, step: ToolStep, approval: Approval, conversation:
         risk=drawn.risk,
         server=drawn.server,
         tool=drawn.tool,
-        arguments=masked_arguments(step),
-        shown=[ShownArgument(name=each.name, value=each.full) for each in drawn.arguments],
-        changes=[ShownChange(name=each.name, before=each.before, after=each.after) for each in changes(step)],
+        arguments=arguments,
+        hidden=drawn.withheld,
+        shown=[
+            ShownArgument(name=each.name, value=each.full, warnings=list(each.warnings)) for each in drawn.arguments
+        ],
+        changes=[ShownChange(name=each.name, before=each.before, after=each.after) for each in shown_changes(step)],
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
         requested_for=drawn.asked_by,
-        signed_by=who(approval.terms, turn.conversation),
+        signed_by=signed_by(approval.terms, turn.conversation),
         signatures=list(approval.signers),
         needed=approval.terms.quorum,
         expires_in_seconds=approval.expires_in,

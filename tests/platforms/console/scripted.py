@@ -10,11 +10,13 @@ from typing import Any
 
 from bot.domain.answering import Answered, Answering, Inquiry, NotAnswerable, UnfitAnswer
 from bot.domain.approvals import (
+    WHOLE,
     AlreadySettled,
     Approval,
     Decision,
     NoSuchApproval,
     OutOfDate,
+    Portion,
     Settled,
     Settlement,
     Verdict,
@@ -146,6 +148,7 @@ class ScriptedEngine:
         self.editings: list[Editing] = []
         """What `revise` says, in order; then it takes everything."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
+        self.views_opened: list[tuple[str, int, Portion]] = []
         self.inquiries: dict[str, Inquiry | NotAnswerable] = {}
         """What servers have asked back, by the questions' ids."""
         self.answerings: list[Answering] = []
@@ -196,6 +199,16 @@ class ScriptedEngine:
     async def grant(self, decision: Decision, permission: Permission, member: Member) -> Settlement:
         self.granted.append(permission)
         return await self.decide(decision, member)
+
+    async def open_call(
+        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
+    ) -> ToolStep | NotNow:
+        """Anybody may open anything; `views_opened` are the pages."""
+        found = await self.draft(approval_id, revision, member)
+        if not isinstance(found, Draft):
+            return found
+        self.views_opened.append((approval_id, revision, portion))
+        return found.step
 
     async def draft(self, approval_id: str, revision: int, member: Member) -> Draft | NotNow:
         if self.not_now is not None:

@@ -67,9 +67,9 @@ def test_a_card_says_what_would_run_where_and_why_and_until_when() -> None:
 project:     OPS
 summary:     Checkout 502s after the 14:05 deploy
 priority:    High
-api_key:     ••••
+label:       checkout
 description: Since the deploy at 14:05 one request in thirty to the checkout fails with 502. Since the deploy at \
-14:05 one request in thirty to the checkout fails with 502. Since the deploy at 14:05 one request in… (400 characters)
+14:05 one request in thirty to the checkout fails with 502. Since the deploy at 14:05 one request in… (399 characters)
 ```
 *Reason given by the model: “Shall I file it? Priya asked for it.”*
 -# Asked by <@1001> · expires <t:1800001800:R> · `3a7f3c2e`"""

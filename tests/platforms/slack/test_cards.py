@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.conversations import Author
-from bot.domain.secret_shapes import MASK
 from bot.domain.terms import Terms
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
@@ -49,8 +48,8 @@ def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> No
     project:     OPS
     summary:     Checkout 502s after the 14:05 deploy
     priority:    High
-    api_key:     {MASK}
-    description: {str(ISSUE["description"])[:200].rstrip()}… (400 characters)
+    label:       checkout
+    description: {str(ISSUE["description"])[:200].rstrip()}… (399 characters)
 _Reason given by the model: “Shall I file it? Priya asked for it.”
 _Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
 [Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""

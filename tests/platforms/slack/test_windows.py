@@ -12,13 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.commands import Field, FieldKind, Form
-from bot.domain.secret_shapes import MASK
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.drawings import ConfirmationBack, FormBack, ReasonBack
 from bot.platforms.slack.forms import FIELD, TOO_LONG, Luggage, errors, form_window, packed, unpacked
 from bot.platforms.slack.presses import read
 from bot.platforms.slack.submissions import read_submission
-from bot.platforms.slack.windows import REASON, TYPED, call_window, confirm_window, deny_window, note_window
+from bot.platforms.slack.windows import (
+    REASON,
+    TYPED,
+    call_window,
+    confirm_window,
+    deny_window,
+    note_window,
+    page_of_whole,
+    whole_call_window,
+)
 from bot.reception.presses import Approve, AskToConfirm, AskWhyNot, CardRef, ViewAll
 from tests.platforms import scenes
 from tests.platforms.scenes import ADDING, a_filing
@@ -61,11 +69,38 @@ def with_arguments(arguments: Mapping[str, Any], status: StepStatus = StepStatus
 # Everything of a call
 
 
-def test_a_call_is_shown_with_every_argument_in_full_and_secrets_masked() -> None:
+def test_a_call_is_shown_with_every_argument_in_full() -> None:
     text = outline(a_window(call_window(a_filing(StepStatus.AWAITING), 1, "kept"))["blocks"])
-    assert str(scenes.ISSUE["description"]).strip() in text
-    assert f"*api_key* \n    {MASK}" in text
-    assert "hunter2" not in text
+    assert str(scenes.ISSUE["description"]) in text
+
+
+def test_what_looks_like_a_secret_is_in_the_whole_call_and_nowhere_else_and_so_is_its_approval() -> None:
+    step = with_arguments(scenes.ROTATION)
+    shared = a_window(call_window(step, 1))["blocks"]
+    assert "curl" not in outline(shared)
+    assert "characters look like a secret" in outline(shared)
+    assert labels(shared) == ["Deny…"]
+    whole = a_window(whole_call_window(step, 1))["blocks"]
+    assert str(scenes.ROTATION["command"]) in outline(whole)
+    assert read(*pressed(whole, "Approve: Create issue")) == Approve((REF,))
+
+
+def test_a_call_of_several_pages_is_approved_from_the_last_one() -> None:
+    step = with_arguments({"token": "".join(f"[{number}]" for number in range(45_000))})
+    last = page_of_whole(step, 99)
+    assert last.number == last.of > 2
+    pages = [a_window(whole_call_window(step, page))["blocks"] for page in range(1, last.of + 1)]
+    assert [any(each.startswith("Approve") for each in labels(page)) for page in pages] == [
+        *[False] * (last.of - 1),
+        True,
+    ]
+
+
+def test_a_long_name_is_shown_to_its_end() -> None:
+    name = "".join(f"[{number}]" for number in range(800))
+    blocks = a_window(call_window(with_arguments({name: "x"}), 1))["blocks"]
+    text = "".join(part["text"] for part in parts(blocks) if part.get("style") == {"bold": True})
+    assert name in text
 
 
 def test_its_buttons_decide_the_same_call() -> None:

@@ -1,0 +1,125 @@
+"""The arguments of a call as a person reads them before approving it: one analysis, which every surface draws.
+
+A stored secret is never shown: its label stands for it. A part that looks like a secret is hidden where several people
+read, with its length and the reason; the whole call shows it. Every other character is drawn, or spelled out as its
+code point where it hides. A value or a name that is cut says how long it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.domain.argument_secrets import Lookalike, StoredSecret, lookalikes, with_masks
+from bot.domain.tools import canonical_json
+from bot.domain.turns import ToolStep
+from bot.rendering.deceptive_text import (
+    IMITATION,
+    imitates_mask,
+    name_spelled_out,
+    name_warnings,
+    spelled_out,
+    twins_of,
+    value_warnings,
+)
+
+VALUE_LIMIT = 200
+VALUE_LINES = 6
+"""More would push the title out of sight, and with it what is being signed."""
+NAME_LIMIT = 60
+WARNINGS_LIMIT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CardArgument:
+    """One argument of a call, safe to draw. `name` and `full` are all of it, `shown` is what a card has room for.
+    `masked` is True if a label or a count stands for a part of it.
+    """
+
+    name: str
+    shown: str
+    full: str
+    warnings: tuple[str, ...] = ()
+    masked: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name as a card has room for it."""
+        return _cut(self.name, NAME_LIMIT)
+
+    @property
+    def shortened(self) -> bool:
+        """There is more of the name or of the value than a card shows."""
+        return self.shown != self.full or self.label != self.name
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """All arguments of a call. `withheld` is how many characters are hidden because they look like a secret."""
+
+    arguments: tuple[CardArgument, ...]
+    withheld: int = 0
+
+
+def shared_arguments(step: ToolStep) -> CallArguments:
+    """Return the arguments for a place with several readers."""
+    hidden = lookalikes(step.call.arguments, _stored(step))
+    return CallArguments(_shown(step, hidden), sum(each.end - each.start for each in hidden))
+
+
+def whole_arguments(step: ToolStep) -> CallArguments:
+    """Return the arguments for somebody who may approve the call and reads it in private."""
+    return CallArguments(_shown(step, ()))
+
+
+def shared_json(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> dict[str, Any]:
+    """Return arguments as JSON for a place with several readers."""
+    stored = tuple(stored)
+    return with_masks(arguments, stored, lookalikes(arguments, stored))
+
+
+def whole_json(step: ToolStep) -> dict[str, Any]:
+    """Return the arguments of a call as JSON with the labels of stored secrets, and with everything else."""
+    return with_masks(step.call.arguments, _stored(step))
+
+
+def _stored(step: ToolStep) -> tuple[StoredSecret, ...]:
+    return step.approval.secrets if step.approval is not None else ()
+
+
+def _shown(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[CardArgument, ...]:
+    arguments = step.call.arguments
+    masked = with_masks(arguments, _stored(step), hidden)
+    pairs = zip(arguments.items(), masked.items(), strict=True)
+    twins = twins_of(masked)
+    return tuple(_argument(*original, *shown, twins=twins[shown[0]]) for original, shown in pairs)
+
+
+def _argument(name: str, value: Any, shown_name: str, shown_value: Any, *, twins: tuple[str, ...]) -> CardArgument:
+    text = _text(shown_value)
+    full = spelled_out(text)
+    beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
+    cut = full if beginning == full else f"{beginning.rstrip()}… ({len(full)} characters)"
+    warnings = tuple(dict.fromkeys(_warnings(name, value, shown_name, shown_value, twins)))
+    more = len(warnings) - WARNINGS_LIMIT
+    if more > 0:
+        warnings = (*warnings[:WARNINGS_LIMIT], f"{more} more of this kind.")
+    return CardArgument(
+        name_spelled_out(shown_name), cut, full, warnings, masked=(shown_name, text) != (str(name), _text(value))
+    )
+
+
+def _warnings(name: str, value: Any, shown_name: str, shown_value: Any, twins: tuple[str, ...]) -> Iterator[str]:
+    yield from name_warnings(shown_name, twins)
+    if imitates_mask(str(name)) or imitates_mask(value):
+        yield IMITATION
+    yield from value_warnings(shown_value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"

@@ -1,0 +1,340 @@
+"""Text in the arguments of a call that does not read as it is sent: what to spell out, and what to warn of.
+
+Warnings are short sentences for people who know nothing of Unicode. Ordinary text in any language has none: joiners in
+Persian, marks of direction in Arabic, wide blanks in Japanese and the parts of one emoji are where they belong.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from bot.domain.secret_shapes import MASK
+from bot.rendering.plain import REPLACEMENT, one_line, revealed
+from bot.rendering.scripts import is_emoji, is_mixed, is_picture, script_names, scripts_of
+
+LONG_RUN = 30
+"""Blanks in a row within a line; more of them push the rest out of sight."""
+MANY_EMPTY = 8
+"""Line ends in a row."""
+IMITATION = "Imitates a hidden part. These characters are sent as they are."
+_MOST_OF_A_KIND = 3
+_QUOTE = 60
+
+_FLAGS = re.compile("\U0001f3f4\U000e0067\U000e0062(?:eng|sct|wls)\U000e007f".translate(
+    {ord(each): ord(each) + 0xE0000 for each in "englsctw"}
+))  # fmt: skip
+"""The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
+_TAGS = "\U000e0000-\U000e007f"
+_HIDDEN = re.compile(
+    f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_TAGS}\u202a-\u202e\u2066-\u2069\u00ad\u034f\u061c"
+    "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f\ufe00-\ufe0f\ufeff\ufff0-\ufffb\U000e0080-\U000e0fff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
+)
+_MARKS_OF_DIRECTION = "\u200e\u200f\u061c"
+_BLANKS = "\u00a0\u115f\u1160\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\uffa0"
+_BLANK = re.compile(f"[{_BLANKS}]+")
+_RUN = re.compile(rf"(?<=\S)[ \t{_BLANKS}]{{{LONG_RUN},}}(?=\S)")
+_EMPTY = re.compile(rf"\n(?:[ \t{_BLANKS}]*\n){{{MANY_EMPTY - 1},}}")
+_ENDS = " \t\n" + "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x2800, 0x3000, 0x3164)))
+_URL_HOST = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#\"'<>\\]*@)?([^\s/?#\"'<>\\:@]+)")
+_BARE_HOST = re.compile(r"(?<![\w.-])((?:[\w-]+\.)+[A-Za-z]{2,24})(?![\w-])")
+_WORD = re.compile(r"[^\W\d_]+")
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+# Letters that many fonts draw like Latin ones, each with that.
+_LIKE = (
+    "\u0430a\u0432b\u0435e\u043eo\u0440p\u0441c\u0443y\u0445x\u0456i\u0458j\u0455s\u0501d\u051bq\u051dw\u04bbh\u04cfl"
+    "\u043ak\u043cm\u043dh\u0442t\u0433r\u0475v\u0410A\u0412B\u0415E\u041aK\u041cM\u041dH\u041eO\u0420P\u0421C\u0422T"
+    "\u0423Y\u0425X\u0406I\u0408J\u0405S\u04c0I\u051aQ\u051cW\u04baH\u0474V"
+    "\u03b1a\u03bfo\u03bdv\u03c1p\u03b9i\u03bak\u03c5u\u03b3y\u03c7x\u0391A\u0392B\u0395E\u0396Z\u0397H\u0399I\u039aK"
+    "\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X\u0585o\u0578n\u057du\u0570h\u0566q\u0581g\u0131i"
+)
+_AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::2], strict=True)}
+_AS_LETTER = str.maketrans("10|", "lol")
+
+
+def spelled_out(text: str) -> str:
+    """Return the text with every character that hides, or only looks like a blank, as its code point."""
+    if text.isascii():
+        return revealed(text)
+    return revealed(_BLANK.sub(lambda run: _blanks(run) if _is_odd_blank(run) else run.group(), text))
+
+
+def name_spelled_out(name: str) -> str:
+    """Return a name on one line, in quotes where its ends could not be seen."""
+    shown = spelled_out(name).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
+    return shown if name and " " not in name else f"“{shown}”"
+
+
+def text_warnings(text: str) -> tuple[str, ...]:
+    """Return what somebody who reads the text should know of it; empty for ordinary text."""
+    if not text:
+        return ()
+    found = [*_ends(text), *_long_runs(text)]
+    if not text.isprintable() or not text.isascii():
+        found = [*_hidden(text), *_blank_lookalikes(text), *found]
+    if not text.isascii() or "xn--" in text.lower():
+        hosts = [match[1] for match in (*_URL_HOST.finditer(text), *_BARE_HOST.finditer(text))]
+        found += [*_hosts(hosts), *_words(text, hosts)]
+    return tuple(dict.fromkeys(found))
+
+
+def twins_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each name the others that it can be taken for."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(_skeleton(name), []).append(name)
+    return {name: tuple(each for each in group if each != name) for group in alike.values() for name in group}
+
+
+def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
+    """Return what to know of the name of an argument; `twins` are the others that it can be taken for."""
+    found = [f"The name: {_lowered(each)}" for each in text_warnings(name)]
+    if not name.strip():
+        found.append("The name is empty.")
+    found += [
+        f"Its name can be taken for that of another argument: {_quoted(twin)}." for twin in [*twins][:_MOST_OF_A_KIND]
+    ]
+    return tuple(found)
+
+
+def value_warnings(value: object) -> Iterator[str]:
+    """Yield what to know of the texts in a value, and of the names inside it, at any depth."""
+    match value:
+        case str():
+            yield from text_warnings(value)
+        case Mapping():
+            names = [str(key) for key in value]
+            yield from _twins_inside(names)
+            for name, inner in zip(names, value.values(), strict=True):
+                yield from (f"The name {_quoted(name)}: {_lowered(each)}" for each in text_warnings(name))
+                yield from value_warnings(inner)
+        case list() | tuple():
+            for inner in value:
+                yield from value_warnings(inner)
+
+
+def imitates_mask(value: object) -> bool:
+    """Return True if a text in a value, as it is sent, reads like a part that a card has hidden."""
+    match value:
+        case str():
+            return MASK in value or "[stored secret" in value
+        case Mapping():
+            return any(imitates_mask(str(key)) or imitates_mask(inner) for key, inner in value.items())
+        case list() | tuple():
+            return any(map(imitates_mask, value))
+        case _:
+            return False
+
+
+# ------------------------------------------------------------------ characters
+
+
+def _hidden(text: str) -> Iterator[str]:
+    flags = {index for flag in _FLAGS.finditer(text) for index in range(*flag.span())}
+    right_to_left = any(unicodedata.bidirectional(each) in ("R", "AL") for each in text if each > "\u0590")
+    tags: list[str] = []
+    order: Counter[str] = Counter()
+    controls: Counter[str] = Counter()
+    unseen: Counter[str] = Counter()
+    for match in _HIDDEN.finditer(text):
+        character, index = match.group(), match.start()
+        code = ord(character)
+        if index in flags or (character in _MARKS_OF_DIRECTION and right_to_left) or _belongs(text, index):
+            continue
+        if 0xE0000 <= code <= 0xE007F:
+            tags.append(chr(code - 0xE0000))
+        elif 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069:
+            order[character] += 1
+        elif unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+            controls[character] += 1
+        else:
+            unseen[character] += 1
+    if tags:
+        said = one_line("".join(each if each.isprintable() else REPLACEMENT for each in tags), _QUOTE)
+        yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{said}”."
+    if order:
+        changes = "changes" if order.total() == 1 else "change"
+        yield f"{_counted(order, 'character')} {changes} the order in which text is read."
+    if controls:
+        yield f"{_counted(controls, 'control character')}."
+    if unseen:
+        yield f"{_counted(unseen, 'invisible character')}."
+
+
+def _belongs(text: str, index: int) -> bool:  # noqa: PLR0911 - one case for each kind of character
+    """Return True if a character that is not seen has its place there in ordinary text."""
+    character, before, after = text[index], text[index - 1 : index], text[index + 1 : index + 2]
+    code = ord(character)
+    match character:
+        case "\r":
+            return after == "\n"
+        case "\u200d" if before and after and is_picture(after):
+            return is_picture(before) or before == "\ufe0f"
+        case "\u200c" | "\u200d":
+            return all(each and unicodedata.category(each) in ("Lo", "Mn", "Mc") for each in (before, after))
+        case "\ufe0e" | "\ufe0f":
+            return bool(before) and is_emoji(before)
+    if not before:
+        return False
+    if 0xFE00 <= code <= 0xFE0D:
+        return unicodedata.category(before) in ("Sm", "So") or "Han" in scripts_of(before)
+    if 0xE0100 <= code <= 0xE01EF:
+        return "Han" in scripts_of(before)
+    if 0x180B <= code <= 0x180F:
+        return "Mongolian" in scripts_of(before)
+    return code in (0x17B4, 0x17B5) and "Khmer" in scripts_of(before)
+
+
+def _blank_lookalikes(text: str) -> Iterator[str]:
+    odd = Counter(each for run in _BLANK.finditer(text) if _is_odd_blank(run) for each in run.group())
+    if odd:
+        said = "looks like a blank and is not" if odd.total() == 1 else "look like blanks and are not"
+        yield f"{_counted(odd, 'character')} {said}."
+
+
+def _is_odd_blank(run: re.Match[str]) -> bool:
+    """Return True for blanks that ordinary text does not have in this place."""
+    before, after = run.string[run.start() - 1 : run.start()], run.string[run.end() : run.end() + 1]
+    match run.group():
+        case "\u3000":
+            return not any(each and unicodedata.east_asian_width(each) in "WF" for each in (before, after))
+        case "\u00a0" | "\u202f" | "\u2009":
+            # Numbers and units, and French punctuation.
+            between_digits = before.isdigit() and (after.isdigit() or (bool(after) and after in "%‰°€$£¥₽"))
+            return not (between_digits or before == "«" or (bool(after) and after in "»:;!?"))
+        case _:
+            return True
+
+
+def _blanks(run: re.Match[str]) -> str:
+    return "".join(f"\\u{{{ord(each):x}}}" for each in run.group())
+
+
+def _ends(text: str) -> Iterator[str]:
+    if not text.strip(_ENDS):
+        yield "Only blanks." if text.strip("\n") else "Only line ends."
+        return
+    before, after = text[: -len(text.lstrip(_ENDS))], text[len(text.rstrip(_ENDS)) :]
+    # Japanese paragraphs begin with one wide blank, and lines end with a line end.
+    indented = before == "\u3000" and unicodedata.east_asian_width(text[1]) in "WF"
+    if before and not indented:
+        yield f"Begins with {_blank_words(before)}."
+    if after not in ("", "\n"):
+        yield f"Ends with {_blank_words(after)}."
+
+
+def _blank_words(blanks: str) -> str:
+    return _count(len(blanks), "blank" if blanks.strip("\n") else "line end")
+
+
+def _long_runs(text: str) -> Iterator[str]:
+    if run := max((len(each) for each in _RUN.findall(text)), default=0):
+        yield f"{run} blanks in a row: look at what comes after them."
+    if lines := max((each.count("\n") - 1 for each in _EMPTY.findall(text)), default=0):
+        yield f"{lines} empty lines in a row: look at what comes after them."
+
+
+# ------------------------------------------------------------------ letters
+
+
+def _hosts(hosts: Iterable[str]) -> Iterator[str]:
+    told = 0
+    for host in dict.fromkeys(hosts):
+        if told < _MOST_OF_A_KIND and (said := _host_warning(host)):
+            told += 1
+            yield said
+
+
+def _host_warning(host: str) -> str:
+    labels = [each for each in _DOTS.split(host) if each]
+    read = [_read_label(each) for each in labels]
+    reads = ".".join(read)
+    if host.isascii() and reads == host:
+        return ""
+    leads = ".".join(map(_ascii_label, read))
+    what = f"The address {_quoted(host)}" + (f" reads {_quoted(reads)}, which" if host.isascii() else "")
+    mixed = next((each for each in read if is_mixed(each)), "")
+    if mixed:
+        return f"{what} mixes alphabets: {', '.join(script_names(mixed))}. It leads to {leads}."
+    for label in read:
+        if not label.isascii() and _as_latin(label).isascii():
+            script = " and ".join(script_names(label))
+            return f"{what} is in {script} letters that look like Latin ones. It leads to {leads}."
+    if not host.isascii() and "xn--" not in leads:
+        return f"{what} is in unusual letters. It leads to {leads}."
+    return ""
+
+
+def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
+    """Latin words, except those in hosts, with letters of another script that look like Latin ones."""
+    told = 0
+    in_hosts = {word for host in hosts for word in _WORD.findall(host)}
+    for word in dict.fromkeys(_WORD.findall(text)):
+        foreign = [each for each in word if each != "µ" and scripts_of(each) and "Latin" not in scripts_of(each)]
+        if not foreign or len(foreign) == len(word) or not all(ord(each) in _AS_LATIN for each in foreign):
+            continue
+        if told < _MOST_OF_A_KIND and word not in in_hosts and is_mixed(word):
+            told += 1
+            yield f"The word {_quoted(word)} mixes alphabets: {', '.join(script_names(word))}."
+
+
+def _read_label(label: str) -> str:
+    if not label.lower().startswith("xn--"):
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode")
+    except UnicodeError:
+        return label
+
+
+def _ascii_label(label: str) -> str:
+    if label.isascii():
+        return label.lower()
+    try:
+        return label.encode("idna").decode("ascii")
+    except UnicodeError:
+        return "xn--" + label.lower().encode("punycode").decode("ascii")
+
+
+def _skeleton(name: str) -> str:
+    """Return the same text for all names that can be taken for one another."""
+    composed = unicodedata.normalize("NFKC", name)
+    seen = "".join(each for each in composed if not _HIDDEN.match(each) and not _BLANK.match(each))
+    return "".join(_as_latin(seen).casefold().translate(_AS_LETTER).split())
+
+
+def _as_latin(text: str) -> str:
+    return text.translate(_AS_LATIN)
+
+
+def _twins_inside(names: Sequence[str]) -> Iterator[str]:
+    groups = dict.fromkeys(frozenset((name, *twins)) for name, twins in twins_of(names).items() if twins)
+    for group in groups:
+        listed = [name for name in names if name in group][:_MOST_OF_A_KIND]
+        yield f"Names in it can be taken for one another: {', '.join(map(_quoted, listed))}."
+
+
+# ------------------------------------------------------------------ words
+
+
+def _quoted(text: str) -> str:
+    shown = spelled_out(text).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
+    return f"“{shown}”" if len(shown) <= _QUOTE else f"“{shown[: _QUOTE - 1]}…”"
+
+
+def _counted(found: Counter[str], what: str) -> str:
+    codes = [f"U+{ord(each):04X}" for each in found]
+    more = len(codes) - _MOST_OF_A_KIND
+    listed = ", ".join(codes[:_MOST_OF_A_KIND]) + (f" and {more} more" if more > 0 else "")
+    return f"{_count(found.total(), what)} ({listed})"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
