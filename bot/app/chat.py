@@ -14,6 +14,7 @@ from bot.app.database import fitting_database, held_database
 from bot.app.house import House, WatchLog, opened_house
 from bot.app.models import ModelChoice, choose_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.secrets import check_operator_secrets
 from bot.commands.registry import CommandRegistry
 from bot.engine.engine import Engine
 from bot.errors import CountersignError, DatabaseHeld, NotFound
@@ -46,6 +47,7 @@ class ChatOptions:
 
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
     """Talk in this terminal until the person leaves; the exit code. Raises CountersignError."""
+    check_operator_secrets(settings)
     choice = choose_model(settings, options.model)
     files = read_operator_files(settings)
     streams = process_streams()

@@ -20,13 +20,14 @@ from bot.app.discord import examine_discord
 from bot.app.model_check import examine_models
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_slack
 from bot.app.web_check import examine_web
 from bot.domain.checks import Check, Finding
 from bot.domain.secret_grants import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.secret_grant_file import in_words
-from bot.errors import CountersignError, DatabaseError
+from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.platforms.console.person import Person
 from bot.rendering.plain import one_line
 from bot.settings import Settings
@@ -63,6 +64,7 @@ def _line(subject: str, check: Check) -> str:
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
     """What was looked at, and what was found."""
     yield "settings", Check("environment", Finding.WELL, "It can be read.")
+    yield "settings", _of_secrets(settings)
     try:
         files = read_operator_files(settings)
     except CountersignError as error:
@@ -85,6 +87,14 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(_of_database_and_servers(settings, files)) as found:
         async for each in found:
             yield each
+
+
+def _of_secrets(settings: Settings) -> Check:
+    try:
+        check_operator_secrets(settings)
+    except SettingsError as error:
+        return _broken("secrets", error)
+    return Check("secrets", Finding.WELL, "Those that the operator has chosen are hard to guess.")
 
 
 def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:

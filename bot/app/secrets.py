@@ -15,14 +15,18 @@ from typing import BinaryIO
 
 from pydantic import SecretStr
 
-from bot.errors import SecretUnavailable
+from bot.domain.secret_strength import LEAST_OPERATOR_BITS, weakness
+from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_of
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.key_file import key_beside
-from bot.storage.secret_box import SecretBox, make_box, read_keys
+from bot.storage.secret_box import KEY_VARIABLE, SecretBox, make_box, read_keys
 from bot.storage.secret_sources import open_regular_file
 
 log = logging.getLogger(__name__)
+
+_LEAST_KEY_VALUES = 16
+"""Different values among the 32 bytes of a key: random ones have about 30."""
 
 
 def secret_box(settings: Settings) -> SecretBox:
@@ -35,6 +39,24 @@ def secret_box(settings: Settings) -> SecretBox:
             return SecretBox(later=lambda: _key_beside(path))
         case SqliteFile() | PostgresServer():
             return make_box(key, password)
+
+
+def check_operator_secrets(settings: Settings) -> None:
+    """Raise SettingsError if a secret that the operator has chosen is easy to guess."""
+    password = _plain(settings.encryption_master_password)
+    if password and (why := weakness(password, LEAST_OPERATOR_BITS)):
+        raise SettingsError(
+            f"ENCRYPTION_MASTER_PASSWORD can be guessed: it is {why}.",
+            "if nothing is encrypted with it yet, set one from `countersign secrets generate-password`. Otherwise set "
+            "MCP_ENCRYPTION_KEY from `countersign secrets generate-key`, run `countersign secrets rotate` with both, "
+            "then remove the password",
+        )
+    if any(len(set(key)) < _LEAST_KEY_VALUES for key in read_keys(_plain(settings.mcp_encryption_key), KEY_VARIABLE)):
+        raise SettingsError(
+            "MCP_ENCRYPTION_KEY can be guessed: its bytes were not made at random.",
+            "put one from `countersign secrets generate-key` and a comma before it, run `countersign secrets rotate`, "
+            "then remove the old one",
+        )
 
 
 def _key_beside(path: Path) -> tuple[bytes, ...]:

@@ -17,7 +17,7 @@ from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
 from bot.app.office import opened_office
 from bot.app.operator_files import read_operator_files
-from bot.app.secrets import UsableSecrets, secret_box
+from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
 from bot.domain.commands import FieldKind, Form, Invocation, Reply, Submission
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import ConnectPolicy
@@ -57,6 +57,7 @@ async def administer(
             "No bot runs in this shell that could read its file again.",
             "use `/mcp reload` in a chat, or restart the bot",
         )
+    check_operator_secrets(settings)
     files = read_operator_files(settings)
     person = Person(login_name())
     if settings.auto_migrate:

@@ -16,6 +16,7 @@ from bot.app.models import choose_model
 from bot.app.observing import opened_metrics, probes
 from bot.app.operator_files import read_operator_files
 from bot.app.platforms import opened_platforms
+from bot.app.secrets import check_operator_secrets
 from bot.app.slack import can_receive as slack_can_receive
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import check_settings as check_web_settings
@@ -106,6 +107,7 @@ def _check(parts: frozenset[str], settings: Settings) -> None:
     wrong = [f"There is no part called {part!r}." for part in sorted(parts.difference(PARTS))]
     if wrong:
         raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(PARTS))}")
+    check_operator_secrets(settings)
     if "web" in parts:
         check_web_settings(settings)
     if "slack" in parts and not slack_can_receive(settings):

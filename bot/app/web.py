@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from bot.app.house import House
 from bot.app.signing import signs
 from bot.domain.callers import OPERATOR_NAME, Caller, Role
+from bot.domain.secret_strength import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SettingsError
 from bot.settings import Settings
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from bot.web.turns.surface import ApiSurface
 
 log = logging.getLogger(__name__)
-
-SHORTEST_TOKEN = 16
-"""Characters of ADMIN_API_TOKEN: nobody guesses that many, unless they are a word."""
 
 
 def is_configured(settings: Settings) -> bool:
@@ -46,15 +44,14 @@ def is_located(settings: Settings) -> bool:
 def check_settings(settings: Settings) -> None:
     """Raise SettingsError if the operator's token could be guessed, or cannot be sent."""
     token = _admin_token(settings)
-    if token and len(token) < SHORTEST_TOKEN:
+    if token and (why := weakness(token, LEAST_OPERATOR_BITS)):
         raise SettingsError(
-            f"ADMIN_API_TOKEN has fewer than {SHORTEST_TOKEN} characters.",
-            "make a long one, for example with `openssl rand -hex 32`",
+            f"ADMIN_API_TOKEN can be guessed: it is {why}.", "make one with `countersign secrets generate-password`"
         )
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise SettingsError(
             "ADMIN_API_TOKEN has characters that no header can carry.",
-            "use letters and digits, for example from `openssl rand -hex 32`",
+            "make one with `countersign secrets generate-password`",
         )
 
 

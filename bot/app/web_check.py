@@ -33,7 +33,7 @@ def _of_token(settings: Settings) -> Check:
         return Check("token", Finding.BROKEN, error.cause, error.fix)
     if settings.admin_api_token is None:
         return Check("token", Finding.WELL, "No ADMIN_API_TOKEN: programs use tokens from `countersign tokens create`.")
-    return Check("token", Finding.WELL, "ADMIN_API_TOKEN is long enough.")
+    return Check("token", Finding.WELL, "ADMIN_API_TOKEN is hard to guess.")
 
 
 async def _of_port(settings: Settings) -> Check:

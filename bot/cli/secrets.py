@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated
 
 import typer
 
 from bot.cli.running import FAILED, Debug, run_command
 from bot.settings import Settings
+
+_PASSWORD_BYTES = 32
 
 commands = typer.Typer(help="Keys and stored secrets.", rich_markup_mode=None)
 
@@ -20,6 +23,17 @@ def generate_key(*, debug: Debug = False) -> None:
         from bot.storage.secret_box import generate_key  # noqa: PLC0415
 
         typer.echo(generate_key())
+        return 0
+
+    run_command(generate, debug=debug)
+
+
+@commands.command("generate-password")
+def generate_password(*, debug: Debug = False) -> None:
+    """Print a new random value for ENCRYPTION_MASTER_PASSWORD or ADMIN_API_TOKEN."""
+
+    async def generate(_settings: Settings) -> int:
+        typer.echo(secrets.token_urlsafe(_PASSWORD_BYTES))
         return 0
 
     run_command(generate, debug=debug)

@@ -42,6 +42,7 @@ from bot.commands.definition_fields import (
     read_words,
 )
 from bot.domain.flows import ServerFlows
+from bot.domain.secret_strength import weakness
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -336,6 +337,8 @@ def unusable_secret(value: str) -> str:
         return f"At most {LONGEST_SECRET} characters."
     if not (value.isascii() and value.isprintable()):
         return "Only characters that can be sent in a header: plain ASCII on one line."
+    if why := weakness(value):
+        return f"It is {why}, so it could be guessed. Use one made at random, as services give them out."
     return ""
 
 

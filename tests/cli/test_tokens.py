@@ -82,7 +82,7 @@ def test_the_doctor_looks_at_the_web_part_only_where_it_is_wanted(countersign: C
     lines = [line for line in ended.out.splitlines() if " web · " in line]
     assert ended.code == 1
     token, address, public = lines
-    assert token.startswith("✗ web · token  ADMIN_API_TOKEN has fewer than 16 characters. Fix: make a long one")
+    assert token.startswith("✗ web · token  ADMIN_API_TOKEN can be guessed: it is easy to guess. Fix: make one with")
     assert address == "✓ web · address  127.0.0.1, port 0, is free."
     assert public.startswith(
         "! web · public address  PUBLIC_URL is not https: what is typed on its pages could be read"
@@ -95,7 +95,10 @@ def test_the_doctor_finds_a_port_that_something_else_uses(countersign: Countersi
         other.listen()
         other.settimeout(20)
         ended = countersign(
-            "doctor", ADMIN_API_TOKEN="x" * 16, PUBLIC_URL="https://user:hunter2@bot.example/x", PORT=str(port)
+            "doctor",
+            ADMIN_API_TOKEN="Zk29vT4x-q7Lm-Wb83nR5y",
+            PUBLIC_URL="https://user:hunter2@bot.example/x",
+            PORT=str(port),
         )
     lines = [line for line in ended.out.splitlines() if " web · " in line]
     assert [line[0] for line in lines] == ["✓", "✗", "✓"]

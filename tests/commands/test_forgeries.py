@@ -120,8 +120,8 @@ async def test_a_stored_secret_is_cleared_and_asked_for_by_whoever_edits_the_add
     assert held.store.kept[server_id].missing == {AUTH_SECRET}
     assert (await held.ask("mcp show jira")).details[0]
     typed = await held.form("mcp secret set jira auth", member, hidden_input=True)
-    await held.submit(typed, {"hidden": "an0ther-s3cret"}, member, hidden_input=True)
-    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret"}
+    await held.submit(typed, {"hidden": "an0ther-s3cret-Zk29vT4x"}, member, hidden_input=True)
+    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret-Zk29vT4x"}
     assert held.store.kept[server_id].missing == set()
 
 
@@ -131,8 +131,8 @@ async def test_the_form_asks_for_a_cleared_secret_at_a_hidden_prompt() -> None:
     assert isinstance(answer, Form)
     assert "cleared: it was entered for https://jira.example:443" in answer.intro
     (server_id,) = held.store.kept
-    await held.submit(answer, {"hidden": "an0ther-s3cret"}, hidden_input=True)
-    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret"}
+    await held.submit(answer, {"hidden": "an0ther-s3cret-Zk29vT4x"}, hidden_input=True)
+    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret-Zk29vT4x"}
 
 
 @pytest.mark.parametrize(

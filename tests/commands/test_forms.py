@@ -107,10 +107,10 @@ async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_p
     assert "USER:PASSWORD" in secret.hint
     wrong = await held.submit(form, {secret.name: "n0-user-name"}, hidden_input=True)
     assert "username" in errors(wrong)
-    reply = await held.submit(form, {secret.name: "robot:pass:w0rd"}, hidden_input=True)
+    reply = await held.submit(form, {secret.name: "robot:pa:Zk29vT4x-q7Lm"}, hidden_input=True)
     assert isinstance(reply, Reply)
     [record] = held.store.kept.values()
-    assert held.store.values[record.id] == {"username": "robot", "auth": "pass:w0rd"}
+    assert held.store.values[record.id] == {"username": "robot", "auth": "pa:Zk29vT4x-q7Lm"}
     again = await held.form("mcp secret rotate jira auth", hidden_input=True)
     assert "USER:PASSWORD" in again.fields[0].label
     await held.submit(again, {secret.name: "robot2:other"}, hidden_input=True)

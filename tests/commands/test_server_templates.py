@@ -262,7 +262,7 @@ async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin(
     words = ("mcp", "secret", "set", "docs", "env:TICKETS_TOKEN")
     stored = await held.answers(*words, member=OPERATOR, hidden_input=True)
     assert isinstance(stored[-1], Form)
-    await held.submit(stored[-1], {stored[-1].fields[0].name: "the key itself"}, OPERATOR, hidden_input=True)
+    await held.submit(stored[-1], {stored[-1].fields[0].name: "the-key-itself-Zk29vT4x"}, OPERATOR, hidden_input=True)
     assert str(only(held).secrets["env:TICKETS_TOKEN"]) == "stored"
     form = await held.form("mcp edit docs team=red")
     changed = await held.submit(form, {"confirm": "docs"})

@@ -21,7 +21,7 @@ from bot.web.requests import Requests
 from bot.web.routes import api_routes
 from bot.web.server import served
 
-OPERATORS = "the-operators-own-token"
+OPERATORS = "the-operators-own-token-Zk29vT4x"
 
 
 @dataclass

@@ -250,19 +250,23 @@ async def test_the_form_says_what_it_wants_to_whoever_cannot_see_it(desk: Desk) 
 
 async def test_what_cannot_be_a_secret_is_asked_for_again_and_not_repeated(desk: Desk) -> None:
     path = await desk.add()
+    longest = f"Zk29vT4x-q7Lm{'x' * 4083}"
     for secret, said in (
         ("", "It is empty."),
         ("   ", "It is empty."),
         ("schlüssel-0815", "plain ASCII on one line"),
         ("two\nlines-0815", "plain ASCII on one line"),
         ("x" * 4097, "At most 4096 characters."),
+        ("create_issue", "It is a word, or a few words in a row, so it could be guessed."),
+        ("83749261", "It is a number of few digits, so it could be guessed."),
+        ("Zk29vT", "It is too short, so it could be guessed."),
     ):
         wrong = await desk.enter(path, secret)
         assert wrong.status_code == 422, secret
         assert said in text_of(wrong)
         assert not secret.strip() or secret not in wrong.text
-    assert (await desk.enter(path, "x" * 4096)).status_code == 200
-    assert await desk.secrets() == {AUTH_SECRET: "x" * 4096}
+    assert (await desk.enter(path, longest)).status_code == 200
+    assert await desk.secrets() == {AUTH_SECRET: longest}
 
 
 async def test_a_link_that_is_used_over_unknown_or_for_nothing_is_answered_in_the_same_words(desk: Desk) -> None:
@@ -283,7 +287,7 @@ async def test_a_link_that_is_used_over_unknown_or_for_nothing_is_answered_in_th
 
 async def test_of_several_who_use_a_link_at_once_one_does(desk: Desk) -> None:
     path = await desk.add()
-    secrets = [f"key-number-{number}" for number in range(6)]
+    secrets = [f"key-Zk29vT4x-q7Lm-{number}" for number in range(6)]
     answers = await asyncio.gather(*(desk.enter(path, secret, "1") for secret in secrets))
     won = [secret for secret, answer in zip(secrets, answers, strict=True) if answer.status_code == 200]
     assert len(won) == 1
@@ -408,12 +412,12 @@ async def test_each_kind_of_secret_is_asked_for_by_its_name(desk: Desk) -> None:
     assert "Value of the header X-Token" in text_of(await desk.open(header))
     other = path_of(await desk.ask("mcp secret set header header:X-Team"))
     assert "Value of the header X-Team" in text_of(await desk.open(other))
-    assert (await desk.enter(other, "team-red-0815")).status_code == 200
+    assert (await desk.enter(other, "team-red-Zk29vT4x")).status_code == 200
     assert (await desk.enter(header)).status_code == 200
     [record] = [each for each in await desk.stores.servers.records() if each.config.name == "header"]
     assert await desk.stores.servers.reveal(record) == {
         "auth": SECRET,
-        "header:X-Team": "team-red-0815",
+        "header:X-Team": "team-red-Zk29vT4x",
     }
 
 

@@ -14,7 +14,7 @@ MARK = "mark3r"
 
 
 def secret(where: str) -> str:
-    return f"{MARK}-{where}-value"
+    return f"{MARK}-{where}-Zk29vT4x"
 
 
 async def paths(api: Api) -> list[str]:

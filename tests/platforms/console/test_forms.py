@@ -15,7 +15,7 @@ from tests.commands.servers import config_of, office, with_jira
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted import ScriptedCommands, ScriptedTurn
 
-SECRET = "correct horse battery"
+SECRET = "correct horse battery staple"
 
 
 async def field(chat: Chat, label: str, typed: str) -> None:
