@@ -5,9 +5,10 @@ Called by `office`. What is here loads the MCP library, so nobody imports it bef
 
 from __future__ import annotations
 
+from functools import partial
+
 from bot.app.stores import Stores
 from bot.commands.parts import Linking
-from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_PATH
 from bot.ports import SignIns
 from bot.tools.addresses import Allowances
 from bot.tools.oauth import Bearers, Desk, OAuthSignIns, Ourselves
@@ -21,11 +22,5 @@ def bearers_of(kept: Stores, secrets: KnownSecrets, allowances: Allowances) -> B
 
 
 def sign_ins_of(linking: Linking | None, toolbox: McpToolbox, bearers: Bearers) -> SignIns | None:
-    """Whoever lets people sign in, if there is an address that they can come back to. The bot describes itself at an
-    address that others can reach, which this machine's own is not.
-    """
-    if linking is None:
-        return None
-    address = linking.address
-    metadata_url = f"{address}{CLIENT_PATH}" if address.startswith("https://") else ""
-    return OAuthSignIns(toolbox, bearers, Ourselves(f"{address}{CALLBACK_PATH}", metadata_url))
+    """Whoever lets people sign in, if there is an address that they can come back to."""
+    return None if linking is None else OAuthSignIns(toolbox, bearers, partial(Ourselves.at, linking.address))

@@ -306,7 +306,7 @@ KEEP = "***"
 
 def unusable_user(value: str) -> str:
     """Return what is wrong with a user name for basic; empty if it can be used."""
-    return "A user name is without a colon." if ":" in value else unusable_secret(value)
+    return "A user name is without a colon." if ":" in value else _unsendable(value)
 
 
 def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
@@ -330,15 +330,21 @@ def enters_pair(record: ServerRecord) -> bool:
 
 
 def unusable_secret(value: str) -> str:
-    """What is wrong with a secret, nothing if it can be used."""
+    """Return what is wrong with a secret; empty if it can be used."""
+    if objection := _unsendable(value):
+        return objection
+    if why := weakness(value):
+        return f"It is {why}, so it could be guessed. Use one made at random, as services give them out."
+    return ""
+
+
+def _unsendable(value: str) -> str:
     if not value:
         return "It is empty."
     if len(value) > LONGEST_SECRET:
         return f"At most {LONGEST_SECRET} characters."
     if not (value.isascii() and value.isprintable()):
         return "Only characters that can be sent in a header: plain ASCII on one line."
-    if why := weakness(value):
-        return f"It is {why}, so it could be guessed. Use one made at random, as services give them out."
     return ""
 
 

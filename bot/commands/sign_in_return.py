@@ -19,7 +19,7 @@ from bot.commands.signing_in import SigningIn
 from bot.domain.conversations import Author, Member
 from bot.domain.servers import ServerStatus
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
-from bot.ports import SignedIn, SignIns
+from bot.ports import AuthorizationResponse, SignedIn, SignIns
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +69,10 @@ class SignInReturn:
         self._directory = Directory(parts)
         self._signing_in = SigningIn(parts, self._directory)
 
-    async def back(self, state: str, code: str, issuer: str | None, error: str) -> Outcome:
+    async def back(self, response: AuthorizationResponse) -> Outcome:
         """Somebody is back with a code or an error. Raises DatabaseError."""
         try:
-            begun = await self._sign_ins.back(state, code, issuer, error, self._allow)
+            begun = await self._sign_ins.back(response, self._allow)
         except NotFound:
             return Unknown()
         except _NotAllowed as refused:

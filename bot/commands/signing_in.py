@@ -109,17 +109,23 @@ class SigningIn:
                 ("leads to", urlsplit(address).netloc),
                 *((("careful", "This domain is written in letters that can look like others."),) if careful else ()),
                 ("whole address", address),
+                ("comes back to", self._sign_ins.redirect_uri(seen.id)),
             ),
             actions=(Action("Another link", ("mcp", "secret", "rotate", seen.name, SIGN_IN)),),
         )
 
     async def told(self, seen: Seen) -> tuple[tuple[str, str], ...]:
-        """What is said of the sign-in there is, for admins."""
-        kept = await self._sign_ins.kept(seen.id) if self._sign_ins is not None else None
-        if kept is None:
+        """What is said of the sign-in there is, and the redirect address to register by hand, for admins."""
+        if self._sign_ins is None:
             return ()
-        since = ago(kept.since, self._parts.clock())
-        return (("signed in", f"{since} by {kept.by or 'the bot itself'}, at {urlsplit(kept.issuer).netloc}"),)
+        kept = await self._sign_ins.kept(seen.id)
+        facts = []
+        if kept is not None:
+            by, since = kept.by or "the bot itself", ago(kept.since, self._parts.clock())
+            facts.append(("signed in", f"{since} by {by}, at {urlsplit(kept.issuer).netloc}"))
+        if kind_of_sign_in(seen) is AuthenticationKind.OAUTH:
+            facts.append(("redirect address", self._sign_ins.redirect_uri(seen.id)))
+        return tuple(facts)
 
     async def again(self, request: Request) -> AsyncIterator[Reply]:
         """Sign in, also where somebody is signed in already."""

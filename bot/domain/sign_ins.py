@@ -6,6 +6,8 @@ Everything here but a key is secret or leads to something secret: it is encrypte
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,11 +18,29 @@ SIGN_IN_SECONDS = 600.0
 """How long a person has from being given the link to coming back (mcp.md 2.8)."""
 PATH = "/oauth/mcp/"
 """Below the address of the bot: what a proxy hands on for it."""
-CALLBACK_PATH = f"{PATH}callback"
-"""Where people come back to."""
-CLIENT_PATH = f"{PATH}client.json"
-"""Where the bot says who it is as a client: the client id metadata document."""
+CALLBACK_PATH = f"{PATH}callback/"
+"""Where people come back to; `callback_id` of the server comes behind it."""
+CLIENT_PATH = f"{PATH}client/"
+"""Where the bot says who it is as a client, `callback_id` and `.json` behind it: client id metadata documents."""
+CALLBACK_ID = re.compile(r"[a-f0-9]{32}")
 CLIENT_NAME = "Countersign"
+
+
+def callback_id(server_id: str) -> str:
+    """Return what stands for a server in its redirect address. Each server has one of its own, so that an answer of one
+    authorization server is not taken for that of another (RFC 9700 4.4.2).
+    """
+    return hashlib.sha256(server_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def callback_path(server_id: str) -> str:
+    """Return where people come back to from signing in to a server."""
+    return f"{CALLBACK_PATH}{callback_id(server_id)}"
+
+
+def client_path(server_id: str) -> str:
+    """Return where the bot describes itself to the authorization server of a server."""
+    return f"{CLIENT_PATH}{callback_id(server_id)}.json"
 
 
 @dataclass(frozen=True, slots=True)

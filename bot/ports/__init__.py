@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bot.ports.language_models import LanguageModel, LanguageModels
 from bot.ports.people import Commands, FrontDoor, Listener, Surface
-from bot.ports.sign_ins import KeptSignIn, SignedIn, SignIns
+from bot.ports.sign_ins import AuthorizationResponse, KeptSignIn, SignedIn, SignIns
 from bot.ports.tools import CallContext, ServerAdmin, Toolbox
 from bot.ports.turn_log import TurnLog
 
 __all__ = [
+    "AuthorizationResponse",
     "CallContext",
     "Commands",
     "FrontDoor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot.domain.conversations import Author, ConversationKey
@@ -16,6 +16,19 @@ class SignedIn:
     server: str
     by: Author
     conversation: ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationResponse:
+    """A code or an error that somebody brings back (RFC 6749 4.1.2), to the redirect address that ends in `callback`.
+    `issuer` is None if the answer does not name one (RFC 9207).
+    """
+
+    callback: str
+    state: str = field(repr=False)
+    code: str = field(repr=False)
+    issuer: str | None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +52,16 @@ class SignIns(Protocol):
         for one itself when it was connected to last.
         """
 
+    def redirect_uri(self, server: str) -> str:
+        """Where people come back to from signing in to this server: what its authorization server has to know."""
+
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
         """The address at which this person signs the bot in: for them alone, good for `SIGN_IN_SECONDS`. Finds the
         authorization server and registers with it, within a limit. Raises NotFound and ServerTrouble.
         """
 
-    async def back(
-        self,
-        state: str,
-        code: str,
-        issuer: str | None,
-        error: str,
-        allowed: Callable[[SignedIn], Awaitable[None]],
-    ) -> SignedIn:
-        """Somebody has come back with a code or an error (RFC 6749 4.1.2, RFC 9207): tokens are fetched and kept, and
+    async def back(self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]) -> SignedIn:
+        """Somebody has come back with a code or an error: tokens are fetched and kept, and
         the server is connected. `allowed` is asked first whether whoever had begun may still do so; what it raises is
         raised. Raises NotFound if the state is no good: it never was one, was used, or its time is over; ServerTrouble,
         with cause and fix for people.

@@ -37,7 +37,7 @@ from bot.tools.flow_oddities import oddities
 from bot.tools.junk import JunkCount
 from bot.tools.kept import Kept
 from bot.tools.launching import check_paths
-from bot.tools.redaction import Redaction
+from bot.tools.redaction import USER_NAME, Redaction
 from bot.tools.reports import Reports
 from bot.tools.server_words import ServerWords
 from bot.tools.session import Surroundings
@@ -295,7 +295,11 @@ def _standing(kept: Kept) -> Check:
 
 def _weak_secrets(kept: Kept) -> Check | None:
     """The secrets that were put into its definition and are easy to guess, by what they are for."""
-    weak = {each.label: each.weakness for each in kept.redact.secrets if each.value in kept.entry.secrets}
+    weak = {
+        each.label: each.weakness
+        for each in kept.redact.secrets
+        if each.value in kept.entry.secrets and each.label != USER_NAME
+    }
     found = [f"its {label} is {why}" for label, why in weak.items() if why]
     if not found:
         return None

@@ -23,6 +23,8 @@ from bot.tools.characters import visible
 HIDDEN = "***"
 _SHORTEST = 6
 """Shorter values (`true`, `8080`) are settings rather than secrets, and hiding them would garble every sentence."""
+USER_NAME = "user name"
+"""Label of a user name for basic authentication, which may be a word."""
 _NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
 _REMEMBERED = 8
 """Generations of tokens of one server."""
@@ -256,8 +258,11 @@ def _named_values(config: ServerConfig) -> Iterator[tuple[str, str]]:
         yield config.sign_in.client_secret, "secret of its OAuth client"
     match config.transport:
         case HttpTransport(url=url, headers=headers):
-            yield from ((value, f"header {name}") for name, value in headers.items())
-            yield from ((_basic_pair(value), f"header {name}") for name, value in headers.items())
+            for name, value in headers.items():
+                pair = _basic_pair(value)
+                yield pair.partition(":")[0], USER_NAME
+                yield value, f"header {name}"
+                yield pair, f"header {name}"
             yield url, "address"
         case StdioTransport(env=env, args=args):
             yield from ((value, f"variable {name}") for name, value in env.items())

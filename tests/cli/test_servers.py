@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bot.domain.secret_strength import LEAST_OPERATOR_BITS, weakness
 from tests.cli.invoked import Countersign, Ended
 from tests.fakes.oauth import FakeOAuth
 
@@ -100,6 +101,13 @@ def test_a_generated_key_is_32_bytes_and_another_each_time(countersign: Counters
     assert keys[0].out != keys[1].out
 
 
+def test_a_generated_password_is_hard_to_guess_and_another_each_time(countersign: Countersign) -> None:
+    made = [countersign("secrets", "generate-password") for _ in range(2)]
+    assert all((each.code, each.err) == (0, "") for each in made)
+    assert made[0].out != made[1].out
+    assert not weakness(made[0].out, LEAST_OPERATOR_BITS)
+
+
 def test_a_secret_is_read_from_a_pipe_kept_encrypted_and_encrypted_anew(
     countersign: Countersign, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,5 +189,5 @@ async def test_the_operator_gets_the_link_to_a_sign_in(countersign: Countersign)
         assert (linked.code, linked.err) == (0, "")
         [address] = re.findall(r"^whole address: (\S+)$", linked.out, re.MULTILINE)
         assert address.startswith(f"{oauth.issuer}/authorize?")
-        assert set(await oauth.browser(address)) == {"state", "code", "iss"}
+        assert set(await oauth.browser(address)) == {"state", "code", "iss", "to"}
         assert f"leads to: {urlsplit(oauth.issuer).netloc}\n" in linked.out

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from bot.commands.parts import CommandParts
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.sign_ins import callback_path
 from bot.errors import NotFound, ServerTrouble
-from bot.ports import KeptSignIn, SignedIn
+from bot.ports import AuthorizationResponse, KeptSignIn, SignedIn
 from tests.commands.servers import Office
 from tests.commands.stores import NOW
 
@@ -29,22 +30,24 @@ class MemorySignIns:
     async def offered(self, server: str) -> bool:
         return server in self.takes
 
+    def redirect_uri(self, server: str) -> str:
+        return f"https://bot.example.com{callback_path(server)}"
+
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
         if self.trouble is not None:
             raise self.trouble
         self.begun.append(SignedIn(server, by, conversation))
         return f"{self.address}&state={len(self.begun):043d}"
 
-    async def back(
-        self, state: str, code: str, issuer: str | None, error: str, allowed: Callable[[SignedIn], Awaitable[None]]
-    ) -> SignedIn:
+    async def back(self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]) -> SignedIn:
+        state = response.state
         if not state.isdigit() or not 0 < int(state) <= len(self.begun):
             raise NotFound("This sign-in is not under way.", "ask for another link")
         who = self.begun[int(state) - 1]
         await allowed(who)
-        if error:
+        if response.error:
             raise ServerTrouble("The bot was not let in: it was denied.", "ask for another link")
-        if issuer not in (None, LOGIN):
+        if response.issuer not in (None, LOGIN):
             raise ServerTrouble("The answer does not come from whom you were sent to.", "sign in again")
         self.signed_in[who.server] = KeptSignIn(who.by.principal, NOW - 7200, LOGIN)
         self.on_arrival(who.server)

@@ -176,11 +176,13 @@ async def test_how_it_is_signed_in_to_is_shown_without_any_secret(held: SigningO
     shown = dict((await held.ask("mcp show jira")).details)
     assert shown["sign-in"] == "OAuth, in a browser, as client bot, for read"
     assert shown["secret auth"] == "env:JIRA"
+    assert shown["redirect address"] == held.sign_ins.redirect_uri(only(held).config.id)
     terms = OAuthTerms(AuthenticationKind.CLIENT_CREDENTIALS, "bot", "hunter2", "read")
     held.servers.states = [ServerState(replace(WEB, sign_in=terms), ServerStatus.CONNECTED)]
     shown = dict((await held.ask("mcp show web-search")).details)
     assert shown["sign-in"] == "OAuth, by the bot itself, as client bot, for read"
     assert "hunter2" not in repr(shown)
+    assert "redirect address" not in shown
     outside = await held.ask("mcp show web-search", GUEST)
     assert "sign-in" not in dict(outside.details)
 
@@ -207,7 +209,11 @@ async def test_connecting_a_server_that_wants_a_sign_in_gives_a_link_to_it(held:
     assert f"[Sign in to jira]({address}) leads to `login.example`." in reply.text
     assert "everybody's calls run as that account" in reply.text
     assert "for 10 minutes" in reply.text
-    assert dict(reply.details) == {"leads to": "login.example", "whole address": address}
+    assert dict(reply.details) == {
+        "leads to": "login.example",
+        "whole address": address,
+        "comes back to": held.sign_ins.redirect_uri(server),
+    }
     assert held.sign_ins.begun == [SignedIn(server, ANA, HALL)]
     [again] = reply.actions
     assert (await held.ask(" ".join(again.words))).text.startswith("A new sign-in to `jira`.")

@@ -14,7 +14,7 @@ import httpx2
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import ServerConfig, ServerEntry, ServerState, ServerStatus
 from bot.errors import CountersignError
-from bot.ports import SignedIn
+from bot.ports import AuthorizationResponse, SignedIn
 from bot.storage.leases import SqlLeases
 from bot.storage.secret_box import SecretBox
 from bot.storage.sign_in_store import SqlSignInStore
@@ -26,7 +26,9 @@ from tests.migrated import migrated
 
 ANA = Author("console", "ana", "Ana")
 HALL = ConversationKey("console", "suite", "hall", "1")
-OURSELVES = Ourselves("http://localhost:9/oauth/mcp/callback", "https://conformance-test.local/client-metadata.json")
+CALLBACK = "http://localhost:9/oauth/mcp/callback"
+DESCRIPTION = "https://conformance-test.local/client-metadata.json"
+"""The description that the suite serves."""
 _PATIENCE = 3
 
 
@@ -53,7 +55,8 @@ class Person:
         try:
             brought = await _agreed(await self._sign_ins.begin(server, ANA, HALL))
             error, code = brought.get("error", ""), brought.get("code", "")
-            await self._sign_ins.back(brought["state"], code, brought.get("iss"), error, _anybody)
+            response = AuthorizationResponse("callback", brought["state"], code, brought.get("iss"), error)
+            await self._sign_ins.back(response, _anybody)
         except CountersignError as trouble:
             print(trouble, file=sys.stderr)
             return False
@@ -70,7 +73,7 @@ async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Pe
         box = McpToolbox([ServerEntry(server)], bearers=bearers)
         await box.start()
         try:
-            yield box, Person(box, OAuthSignIns(box, bearers, OURSELVES))
+            yield box, Person(box, OAuthSignIns(box, bearers, lambda _: Ourselves(CALLBACK, DESCRIPTION)))
         finally:
             await box.close()
             await database.close()

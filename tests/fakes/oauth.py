@@ -69,6 +69,8 @@ class FakeOAuth:
     """What comes back with the code; None leaves it out."""
     advertises_issuer: bool = True
     registers: bool = True
+    refuses_to_register: tuple[int, bytes, str] | None = None
+    """Status, body and content type."""
     described_clients: bool = False
     """It takes the address of a client's description for its id."""
     denies: bool = False
@@ -89,6 +91,8 @@ class FakeOAuth:
     """The Authorization headers that came to the resource."""
     clients: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Secret and method, by id."""
+    redirects: dict[str, list[str]] = field(default_factory=dict)
+    """Where clients that have registered themselves may let people come back to."""
     tokens: dict[str, Token] = field(default_factory=dict)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     """A grant waits for this before it is answered."""
@@ -139,11 +143,12 @@ class FakeOAuth:
         self._refresh.clear()
 
     async def browser(self, address: str) -> dict[str, str]:
-        """What a person brings back who follows a link and agrees."""
+        """What a person brings back who follows a link and agrees, and under `to` the path that they are sent to."""
         async with httpx2.AsyncClient() as client:
             answer = await client.get(address)
         assert answer.status_code == 302, answer.text
-        return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
+        where = urlsplit(answer.headers["location"])
+        return {name: values[0] for name, values in parse_qs(where.query).items()} | {"to": where.path}
 
     # ------------------------------------------------------------------ the resource
 
@@ -218,10 +223,14 @@ class FakeOAuth:
     async def _register(self, request: Request) -> Response:
         wanted = await request.json()
         self.asked.append(("/register", {key: str(value) for key, value in wanted.items()}, dict(request.headers)))
+        if self.refuses_to_register is not None:
+            status, body, kind = self.refuses_to_register
+            return Response(body, status, {"content-type": kind})
         name = f"client-{len(self.clients) + 1}"
         method = wanted.get("token_endpoint_auth_method", "client_secret_basic")
         secret = f"secret-of-{name}-{secrets.token_urlsafe(24)}" if method in _SECRET_METHODS else ""
         self.clients[name] = (secret, method)
+        self.redirects[name] = list(wanted["redirect_uris"])
         given = {**wanted, "client_id": name, **({"client_secret": secret} if secret else {})}
         return JSONResponse(given, 201)
 
@@ -229,6 +238,7 @@ class FakeOAuth:
         query = dict(request.query_params)
         self.asked.append(("/authorize", query, dict(request.headers)))
         known = query["client_id"] in self.clients or self.described_clients
+        known = known and query["redirect_uri"] in self.redirects.get(query["client_id"], [query["redirect_uri"]])
         if not known or query.get("response_type") != "code" or query.get("code_challenge_method") != "S256":
             return JSONResponse({"error": "invalid_request"}, 400)
         back: dict[str, str] = {"state": query["state"]}

@@ -57,7 +57,7 @@ async def test_an_admin_signs_the_bot_in_and_everybody_uses_the_server_also_afte
                 address = link_of(offered.blocks, oauth.issuer)
                 brought = await oauth.browser(address)
                 async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{listening[1]}", timeout=30) as browser:
-                    page = await browser.get(f"/oauth/mcp/callback?{urlencode(brought)}")
+                    page = await browser.get(f"{brought.pop('to')}?{urlencode(brought)}")
                 assert page.status_code == 200, page.text
                 assert "The bot is signed in to guarded" in page.text
                 await company.hears(sam, "The bot is signed in to guarded: 2 tools.")

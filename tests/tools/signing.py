@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig
+from bot.domain.sign_ins import CALLBACK_PATH, callback_path
 from bot.errors import ServerTrouble
-from bot.ports import SignedIn
+from bot.ports import AuthorizationResponse, SignedIn
 from bot.storage.leases import SqlLeases
 from bot.storage.secret_box import SecretBox
 from bot.storage.sign_in_store import SqlSignInStore
@@ -30,8 +32,13 @@ from tests.tools.boxes import ANA, FAST, call, entries, named, text
 
 SERVER = "file:s"
 HALL = ConversationKey("console", "w", "hall", "1")
-BACK = "http://localhost:9/oauth/mcp/callback"
+ADDRESS = "http://localhost:9"
+BACK = f"{ADDRESS}{callback_path(SERVER)}"
 KEY = b"k" * 32
+
+
+async def anybody(_: SignedIn) -> None:
+    """Whoever comes back may."""
 
 
 @dataclass
@@ -48,14 +55,12 @@ class Office:
         """Ana asks for a link, agrees, and comes back."""
         return await self.back(await oauth.browser(await self.sign_ins.begin(SERVER, ANA, HALL)))
 
-    async def back(self, brought: dict[str, str]) -> SignedIn:
+    async def back(self, brought: dict[str, str], allowed: Callable[[SignedIn], Awaitable[None]] = anybody) -> SignedIn:
         """Somebody comes back with what the authorization server has sent along."""
         error, code = brought.get("error", ""), brought.get("code", "")
-        return await self.sign_ins.back(brought["state"], code, brought.get("iss"), error, anybody)
-
-
-async def anybody(_: SignedIn) -> None:
-    """Whoever comes back may."""
+        callback = brought["to"].removeprefix(CALLBACK_PATH)
+        response = AuthorizationResponse(callback, brought["state"], code, brought.get("iss"), error)
+        return await self.sign_ins.back(response, allowed)
 
 
 def server(url: str, kind: AuthenticationKind | None = AuthenticationKind.OAUTH, **terms: str) -> ServerConfig:
@@ -66,10 +71,9 @@ def server(url: str, kind: AuthenticationKind | None = AuthenticationKind.OAUTH,
 @asynccontextmanager
 async def office(
     folder: Path,
-    config: ServerConfig,
-    *,
+    *configs: ServerConfig,
     clock: Callable[[], float] = time.time,
-    metadata_url: str = "",
+    address: str = ADDRESS,
     allowances: Allowances | None = None,
     resolve: Resolve = resolved,
     watch: Callable[[SignInStore], SignInStore] = lambda store: store,
@@ -86,11 +90,11 @@ async def office(
     allowances = allowances or Allowances()
     bearers = Bearers(Desk(watch(store), SqlLeases(database), secrets, allowances, resolve, clock))
     box = McpToolbox(
-        entries(config), pacing=FAST, secrets=secrets, bearers=bearers, allowances=allowances, resolve=resolve
+        entries(*configs), pacing=FAST, secrets=secrets, bearers=bearers, allowances=allowances, resolve=resolve
     )
     await box.start()
     try:
-        yield Office(box, OAuthSignIns(box, bearers, Ourselves(BACK, metadata_url)), store, secrets, bearers)
+        yield Office(box, OAuthSignIns(box, bearers, partial(Ourselves.at, address)), store, secrets, bearers)
     finally:
         await box.close()
         await database.close()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import httpx2
 import pytest
 
 from bot.domain.servers import ServerStatus
+from bot.domain.sign_ins import callback_path
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import SignedIn
 from bot.tools.addresses import Allowances
+from bot.tools.oauth.origins import is_one_party
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
 from tests.tools.boxes import ANA
-from tests.tools.signing import HALL, SERVER, office, refusal, server
+from tests.tools.signing import BACK, HALL, SERVER, office, refusal, server
 
 
 @pytest.mark.parametrize("proof", [None, [], ["plain"]])
@@ -145,21 +148,28 @@ async def test_nobody_is_sent_to_an_address_that_says_itself_what_the_bot_has_to
         assert "says itself what the bot has to say" in (await refusal(here)).cause
 
 
-@pytest.mark.parametrize(
-    ("advertised", "client", "given"), [(False, "", False), (True, "", True), (False, "client-1", True)]
-)
-async def test_people_are_sent_to_another_domain_if_that_says_who_it_is_or_an_admin_knows_it(
-    tmp_path: Path, advertised: bool, client: str, given: bool
-) -> None:
-    async with FakeOAuth(advertises_issuer=advertised) as oauth:
+@pytest.mark.parametrize("client", ["", "by-hand"])
+async def test_nobody_is_sent_to_another_party_than_the_authorization_server(tmp_path: Path, client: str) -> None:
+    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url, client_id=client)) as here:
         oauth.endpoints["authorization_endpoint"] = "https://login.bank.example/authorize"
-        async with office(tmp_path, server(oauth.url, client_id=client)) as here:
-            if given:
-                assert (await here.sign_ins.begin(SERVER, ANA, HALL)).startswith("https://login.bank.example/")
-            else:
-                told = await refusal(here)
-                assert "sends people to login.bank.example, which is not its own" in told.cause
-                assert oauth.forms("/register") == []
+        told = await refusal(here)
+        assert "has its authorization endpoint at login.bank.example, which is not its own domain" in told.cause
+        assert oauth.asked == []
+
+
+@pytest.mark.parametrize("name", ["token_endpoint", "registration_endpoint", "revocation_endpoint"])
+async def test_codes_and_secrets_go_to_another_party_only_where_an_admin_has_registered_the_bot(
+    tmp_path: Path, name: str
+) -> None:
+    async with FakeOAuth() as oauth:
+        oauth.endpoints[name] = "https://tokens.bank.example/x"
+        async with office(tmp_path, server(oauth.url)) as here:
+            told = await refusal(here)
+            assert f"has its {name.replace('_', ' ')} at tokens.bank.example" in told.cause
+            assert "register the bot there by hand" in told.fix
+            assert oauth.asked == []
+        async with office(tmp_path, server(oauth.url, client_id="by-hand")) as here:
+            assert (await here.sign_ins.begin(SERVER, ANA, HALL)).startswith(f"{oauth.issuer}/authorize?")
 
 
 @pytest.mark.parametrize("endpoint", ["http://localhost:9000/delete", "https://127.0.0.1/x", "http://[::1]:1/y"])
@@ -195,10 +205,8 @@ async def test_a_link_that_no_chat_takes_is_not_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("charset", ["zlib", "hex", "undefined", "idna", "rot13"])
 async def test_a_refusal_in_an_encoding_that_is_none_is_a_refusal(tmp_path: Path, charset: str) -> None:
-    kind = {"content-type": f"application/json; charset={charset}"}
-    async with FakeEndpoint() as strange, FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
-        strange.on[""] = Answer(400, b"\xff{}", kind)
-        oauth.endpoints["registration_endpoint"] = strange.url
+    refusal_of = (400, b"\xff{}", f"application/json; charset={charset}")
+    async with FakeOAuth(refuses_to_register=refusal_of) as oauth, office(tmp_path, server(oauth.url)) as here:
         assert "does not register the bot" in (await refusal(here)).cause
 
 
@@ -215,6 +223,68 @@ async def test_a_link_is_good_for_one_return(tmp_path: Path) -> None:
         assert oauth.grants("authorization_code") == 1
 
 
+async def test_an_answer_of_one_server_is_not_taken_for_that_of_another(tmp_path: Path) -> None:
+    """Mix-up: the authorization server that Ana signs in at sends her browser on to an honest one, where the
+    bot is registered, with the state of its own sign-in.
+    """
+    async with FakeOAuth() as evil, FakeOAuth(sends_issuer=None, advertises_issuer=False) as honest:
+        evil.sends_issuer, evil.advertises_issuer = None, False
+        bank = replace(server(honest.url), name="bank", id="file:bank")
+        async with office(tmp_path, server(evil.url), bank) as here:
+            theirs = _query(await here.sign_ins.begin("file:bank", ANA, HALL))
+            begun = _query(await here.sign_ins.begin(SERVER, ANA, HALL))
+            assert begun["redirect_uri"] != theirs["redirect_uri"]
+            sent_on = {**begun, "client_id": theirs["client_id"], "resource": theirs["resource"]}
+            async with httpx2.AsyncClient() as browser:
+                answer = await browser.get(f"{honest.issuer}/authorize", params=sent_on)
+            assert answer.status_code == 400, "the honest server knows the address of the other one"
+            sent_on["redirect_uri"] = theirs["redirect_uri"]
+            brought = await honest.browser(f"{honest.issuer}/authorize?{urlencode(sent_on)}")
+            assert brought["code"]
+            with pytest.raises(ServerTrouble, match="came to the address of another server"):
+                await here.back(brought)
+        assert evil.forms("/token") == honest.forms("/token") == []
+
+
+async def test_a_bot_that_was_registered_with_another_address_is_registered_again(tmp_path: Path) -> None:
+    async with FakeOAuth() as oauth:
+        async with office(tmp_path, server(oauth.url), address="http://localhost:8") as here:
+            await here.sign_in(oauth)
+        async with office(tmp_path, server(oauth.url)) as here:
+            assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED, "tokens that are good stay"
+            await here.sign_in(oauth)
+        assert [form["redirect_uris"] for form in oauth.forms("/register")] == [
+            repr([f"http://localhost:8{callback_path(SERVER)}"]), repr([BACK]),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("issuer", "endpoint", "same"),
+    [
+        ("https://login.example.com", "https://auth.example.com/authorize", True),
+        ("https://example.co.uk", "https://a.b.example.co.uk/x", True),
+        ("https://login.example.com/tenant", "https://login.example.com:443/x", True),
+        ("https://keycloak:8443", "https://keycloak:8443/x", True),
+        ("https://LOGIN.example.com", "https://login.Example.com/x", True),
+        ("https://bank.co.uk", "https://evil.co.uk/x", False),
+        ("https://bank.github.io", "https://evil.github.io/x", False),
+        ("https://example.com", "https://example.com.evil.net/x", False),
+        ("https://keycloak:8443", "https://keycloak:9443/x", False),
+        ("http://localhost:8080", "http://localhost:9090/x", False),
+        ("https://10.0.0.1", "https://10.0.0.2/x", False),
+        ("https://10.0.0.1", "https://10.0.0.1:8443/x", False),
+        ("https://[fd00::1]", "https://[fd00::1]/x", True),
+        ("https://[fd00::1]", "https://[fd00::2]/x", False),
+    ],
+)
+def test_two_addresses_are_of_one_party_by_origin_or_registrable_domain(issuer: str, endpoint: str, same: bool) -> None:
+    assert is_one_party(issuer, endpoint) is same
+
+
+def _query(address: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(address).query))
+
+
 async def test_whoever_says_no_is_told_so_and_nothing_is_kept(tmp_path: Path) -> None:
     async with FakeOAuth(denies=True) as oauth, office(tmp_path, server(oauth.url)) as here:
         with pytest.raises(ServerTrouble, match="The bot was not let in to s: it was denied"):
@@ -229,7 +299,7 @@ async def test_who_may_not_any_more_signs_nobody_in(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
         brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
         with pytest.raises(NotFound, match="Ana is gone"):
-            await here.sign_ins.back(brought["state"], brought["code"], brought["iss"], "", nobody)
+            await here.back(brought, nobody)
         assert oauth.forms("/token") == []
 
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from bot.domain.servers import HttpTransport, ServerStatus
+from bot.domain.sign_ins import client_path
 from bot.errors import CountersignError
 from bot.ports import SignedIn
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
@@ -18,7 +19,8 @@ from tests.fakes.oauth import FakeOAuth
 from tests.tools.boxes import ANA, call, named, text, unsent, until
 from tests.tools.signing import BACK, HALL, SERVER, Office, office, refusal, server
 
-DESCRIPTION = "https://bot.example.org/oauth/mcp/client.json"
+PUBLIC = "https://bot.example.org"
+DESCRIPTION = f"{PUBLIC}{client_path(SERVER)}"
 
 
 async def link(here: Office) -> dict[str, str]:
@@ -118,7 +120,7 @@ async def test_a_client_that_was_registered_by_hand_is_used_and_no_other(tmp_pat
     async with FakeOAuth() as oauth:
         oauth.clients["by-hand"] = ("s3cret-of-hand-Zk29", "client_secret_basic")
         config = replace(config, transport=HttpTransport(oauth.url))
-        async with office(tmp_path, config, metadata_url=DESCRIPTION) as here:
+        async with office(tmp_path, config, address=PUBLIC) as here:
             await here.sign_in(oauth)
             assert oauth.forms("/register") == []
             assert here.secrets("it is s3cret-of-hand-Zk29") == "it is ***"
@@ -127,7 +129,7 @@ async def test_a_client_that_was_registered_by_hand_is_used_and_no_other(tmp_pat
 async def test_a_server_that_reads_descriptions_of_clients_is_given_the_bots_address(tmp_path: Path) -> None:
     async with (
         FakeOAuth(described_clients=True) as oauth,
-        office(tmp_path, server(oauth.url), metadata_url=DESCRIPTION) as here,
+        office(tmp_path, server(oauth.url), address=PUBLIC) as here,
     ):
         assert (await link(here))["client_id"] == DESCRIPTION
         await here.sign_in(oauth)

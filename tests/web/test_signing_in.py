@@ -26,7 +26,7 @@ from bot.commands.sign_in_return import SignInReturn
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_PATH
+from bot.domain.sign_ins import CALLBACK_PATH, callback_path, client_path
 from bot.domain.views import Audience
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.settings import read_settings
@@ -44,6 +44,8 @@ from tests.web.test_links import Staff, text_of
 PUBLIC = "https://bot.example.com"
 ADMIN = Member(ANA, platform_admin=True)
 OPERATOR = Author("console", "op", "Op")
+
+BACK = callback_path("a server that is none")
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Desk:
     async def agree(self, address: str) -> str:
         """Follow a link to the authorization server, agree, and be sent back: the path and query of where to."""
         brought = await self.oauth.browser(address)
-        return f"{CALLBACK_PATH}?{urlencode(brought)}"
+        return f"{brought.pop('to')}?{urlencode(brought)}"
 
     async def audit(self) -> list[tuple[str, str]]:
         page, _ = await self.house.office.stores.archive.audit(AuditQuery(), 100, 0)
@@ -171,10 +173,10 @@ async def test_an_answer_from_somebody_else_is_not_used(desk: Desk) -> None:
 
 async def test_what_comes_from_nowhere_counts_by_where_it_comes_from(desk: Desk) -> None:
     for path in ("", "?state=", f"?state={'x' * 43}&code=c", f"?state={'x' * 43}&state={'y' * 43}", "?state=<script>"):
-        page = await desk.client.get(f"{CALLBACK_PATH}{path}")
+        page = await desk.client.get(f"{BACK}{path}")
         assert page.status_code == 404
         assert "script" not in page.text
-    found = [(await desk.client.get(f"{CALLBACK_PATH}?state={number:043d}")).status_code for number in range(10)]
+    found = [(await desk.client.get(f"{BACK}?state={number:043d}")).status_code for number in range(10)]
     assert found[-1] == 429
     # One that is good is good however often others were wrong.
     assert (await desk.client.get(await desk.agree(await desk.begin()))).status_code == 200
@@ -232,7 +234,7 @@ async def test_a_program_gets_the_address_for_its_person_and_they_come_back(desk
     assert "over HTTP" in text_of(page)
     answer = (await desk.client.post("/api/mcp/servers/guarded/connect", headers=head)).json()
     assert (answer["connected"], answer["signInUrl"]) == (True, None)
-    changed = {"authType": "client_credentials", "config": {"clientId": "bot", "clientSecret": "hunter2-of-the-desk"}}
+    changed = {"authType": "client_credentials", "config": {"clientId": "bot", "clientSecret": "hunter2-Zk29vT4x-q7Lm"}}
     full = (await desk.client.put("/api/mcp/servers/guarded", json=changed, headers=head)).json()
     assert full["config"] == {"url": desk.oauth.url, "scope": "read", "clientId": "bot", "clientSecret": "***"}
     missing = await desk.client.put(
@@ -242,13 +244,13 @@ async def test_a_program_gets_the_address_for_its_person_and_they_come_back(desk
 
 
 async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> None:
-    desk.oauth.clients["bot"] = ("hunter2-of-the-desk", "client_secret_basic")
+    desk.oauth.clients["bot"] = ("hunter2-Zk29vT4x-q7Lm", "client_secret_basic")
     head = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
     body = {
         "serverId": "guarded",
         "url": desk.oauth.url,
         "authType": "client_credentials",
-        "config": {"clientId": "bot", "clientSecret": "hunter2-of-the-desk"},
+        "config": {"clientId": "bot", "clientSecret": "hunter2-Zk29vT4x-q7Lm"},
     }
     added = await desk.client.post("/api/mcp/servers", json=body, headers=head)
     assert added.json()["status"] == "CONNECTED", added.text
@@ -256,21 +258,23 @@ async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> No
 
 
 async def test_the_bot_says_who_it_is_where_others_can_reach_it(desk: Desk) -> None:
-    answer = await desk.client.get(CLIENT_PATH)
+    desk.oauth.described_clients, desk.oauth.registers = True, False
+    await desk.begin()
+    [server] = [each.config.id for each in await desk.house.office.stores.servers.records()]
+    answer = await desk.client.get(client_path(server))
     assert answer.headers["content-type"] == "application/json"
     said = answer.json()
-    assert said["client_id"] == f"{PUBLIC}{CLIENT_PATH}"
-    assert said["redirect_uris"] == [f"{PUBLIC}{CALLBACK_PATH}"]
+    assert said["client_id"] == f"{PUBLIC}{client_path(server)}"
+    assert said["redirect_uris"] == [f"{PUBLIC}{callback_path(server)}"]
     assert said["token_endpoint_auth_method"] == "none"
-    desk.oauth.described_clients, desk.oauth.registers = True, False
-    page = await desk.client.get(await desk.agree(await desk.begin()))
+    page = await desk.client.get(await desk.agree(address_of(await desk.ask("mcp connect guarded"))))
     assert page.status_code == 200
     assert {form["client_id"] for form in desk.oauth.forms("/token")} == {said["client_id"]}
 
 
 async def test_at_an_address_of_this_machine_it_does_not_and_people_can_sign_in(folder: Path) -> None:
     async with a_desk(folder, public_url="http://localhost:8080") as desk:
-        assert (await desk.client.get(CLIENT_PATH)).status_code == 401
+        assert (await desk.client.get(client_path("x"))).status_code == 401
         address = await desk.begin()
         assert (await desk.client.get(await desk.agree(address))).status_code == 200
         [asked] = desk.oauth.forms("/register")
@@ -284,7 +288,7 @@ async def test_without_a_safe_address_nobody_can_come_back(folder: Path, address
         reply = await desk.ask("mcp connect guarded")
         assert reply.failed
         assert "PUBLIC_URL" in repr(reply.details)
-        assert (await desk.client.get(f"{CALLBACK_PATH}?state={'x' * 43}")).status_code == 401
+        assert (await desk.client.get(f"{BACK}?state={'x' * 43}")).status_code == 401
 
 
 async def test_the_operator_signs_in_to_what_is_for_all_from_their_own_shell(folder: Path) -> None:
@@ -321,7 +325,7 @@ async def a_page(sign_ins: MemorySignIns, attempts: Attempts | None = None) -> A
 
 async def test_names_are_text_and_no_markup() -> None:
     async with a_page(MemorySignIns()) as client:
-        page = await client.get(f"{CALLBACK_PATH}?state={1:043d}&code=c")
+        page = await client.get(f"{BACK}?state={1:043d}&code=c")
     assert page.status_code == 200
     assert "&lt;i&gt;Desk&lt;/i&gt;" in page.text
     assert "<b>Ana" in unescape(page.text)
@@ -334,7 +338,7 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
             raise DatabaseUnavailable("No database at db.internal:5432.", "start it")
 
     async with a_page(Away()) as client:
-        page = await client.get(f"{CALLBACK_PATH}?state={1:043d}&code=c")
+        page = await client.get(f"{BACK}?state={1:043d}&code=c")
     assert page.status_code == 503
     assert "db.internal" not in page.text
     assert "cannot reach its own database" in text_of(page)

@@ -19,7 +19,6 @@ from mcp.shared.auth import OAuthMetadata
 from bot.domain.servers import OAuthTerms
 from bot.domain.sign_ins import SignIn
 from bot.errors import ServerTrouble
-from bot.tools.addresses import as_ip
 from bot.tools.oauth.challenges import Challenge
 from bot.tools.oauth.discovery import Found
 
@@ -83,25 +82,6 @@ def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> st
             "ask whoever runs the server to want fewer scopes",
         )
     return link
-
-
-def check_sender(metadata: OAuthMetadata) -> None:
-    """Whoever comes back has to come from this server, or the code is another one's: it says so, or people are sent to
-    its own domain (RFC 9700 4.4). Raises ServerTrouble.
-    """
-    there = urlsplit(str(metadata.authorization_endpoint)).hostname or ""
-    own = _domain(there) == _domain(urlsplit(str(metadata.issuer)).hostname or "")
-    if not (own or metadata.authorization_response_iss_parameter_supported):
-        raise ServerTrouble(
-            f"The authorization server {metadata.issuer} sends people to {there}, which is not its own, and does not "
-            "promise to say who it is when they come back. So a code of theirs could be handed to somebody else.",
-            "whoever runs it has to send `iss` along (RFC 9207); if you know that both belong together, register the "
-            "bot there by hand and set the server's client_id",
-        )
-
-
-def _domain(host: str) -> str:
-    return host if as_ip(host) is not None else ".".join(host.split(".")[-2:])
 
 
 def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:

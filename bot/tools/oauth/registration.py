@@ -21,7 +21,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl
 
 from bot.domain.servers import OAuthTerms
-from bot.domain.sign_ins import Registration
+from bot.domain.sign_ins import Registration, callback_path, client_path
 from bot.errors import ServerTrouble
 from bot.tools.oauth.asking import Asker, checked
 
@@ -38,12 +38,20 @@ _END_OF_TIME = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Ourselves:
-    """The bot as authorization servers are told of it: where people come back to, and where it describes itself; empty
-    if it does not.
+    """The bot as the authorization server of one MCP server is told of it: where people come back to, and where it
+    describes itself; empty if it does not.
     """
 
     redirect_uri: str
     metadata_url: str = ""
+
+    @classmethod
+    def at(cls, address: str, server_id: str) -> Ourselves:
+        """Return the bot for a server; `address` is what people reach the bot by. Others can read a description only at
+        an https address.
+        """
+        described = f"{address}{client_path(server_id)}" if address.startswith("https://") else ""
+        return cls(f"{address}{callback_path(server_id)}", described)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,15 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig, ServerState
 from bot.domain.sign_ins import SignIn, SignInKey, SignInUnderWay
 from bot.errors import NotFound, SecretUnavailable, ServerTrouble
-from bot.ports import KeptSignIn, SignedIn
+from bot.ports import AuthorizationResponse, KeptSignIn, SignedIn
 from bot.tools.characters import visible
 from bot.tools.oauth.asking import Asker
-from bot.tools.oauth.authorization import address, check_issuer, check_sender, new_verifier, wanted_scope
+from bot.tools.oauth.authorization import address, check_issuer, new_verifier, wanted_scope
 from bot.tools.oauth.bearer import Bearer
 from bot.tools.oauth.bearers import Bearers
 from bot.tools.oauth.challenges import Challenge
 from bot.tools.oauth.discovery import check_proof, discovered
+from bot.tools.oauth.origins import check_party
 from bot.tools.oauth.registration import GRANTS, Ourselves, Registrar
 from bot.tools.oauth.tokens import by_code, revoke
 from bot.tools.places import place_of
@@ -51,9 +52,11 @@ class Servers(Protocol):
 
 
 class OAuthSignIns:
-    """Signing in by OAuth's authorization code. `ourselves` is where people come back to and who the bot says it is."""
+    """Signing in by OAuth's authorization code. `ourselves` is the bot as the authorization server of a server, by its
+    id, is told of it.
+    """
 
-    def __init__(self, servers: Servers, bearers: Bearers, ourselves: Ourselves) -> None:
+    def __init__(self, servers: Servers, bearers: Bearers, ourselves: Callable[[str], Ourselves]) -> None:
         self._servers = servers
         self._bearers = bearers
         self._desk = bearers.desk
@@ -78,6 +81,10 @@ class OAuthSignIns:
             return False
         return True
 
+    def redirect_uri(self, server: str) -> str:
+        """Where people come back to from signing in to a server."""
+        return self._ourselves(server).redirect_uri
+
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
         """The address at which this person signs the bot in."""
         config = self._servers.definition(server)
@@ -88,39 +95,38 @@ class OAuthSignIns:
             sign_in = await self._prepared(config, bearer, before, ask)
         await self._remember(key, before, sign_in)
         verifier = new_verifier()
-        under_way = SignInUnderWay(key, by, conversation, sign_in, verifier, self._ourselves.redirect_uri)
+        under_way = SignInUnderWay(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
         try:
             state = await self._desk.store.begin(under_way)
         except SecretUnavailable as error:
             raise ServerTrouble(error.cause, error.fix) from error
-        return address(sign_in, state, verifier, self._ourselves.redirect_uri)
+        return address(sign_in, state, verifier, under_way.redirect_uri)
 
-    async def back(
-        self,
-        state: str,
-        code: str,
-        issuer: str | None,
-        error: str,
-        allowed: Callable[[SignedIn], Awaitable[None]],
-    ) -> SignedIn:
+    async def back(self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]) -> SignedIn:
         """Somebody has come back."""
-        under_way = await self._desk.store.take(state)
+        under_way = await self._desk.store.take(response.state)
         if under_way is None:
             raise NotFound(
                 "This sign-in is not under way: it was finished, or was begun more than ten minutes ago.",
                 "ask for another link",
             )
         sign_in, server = under_way.sign_in, under_way.key.server_id
+        if response.callback != under_way.redirect_uri.rpartition("/")[2]:
+            raise ServerTrouble(
+                "The answer came to the address of another server than the one that you signed in to, so it was not "
+                "used.",
+                "sign in again; if this happens again, one of the two servers may be after the account at the other",
+            )
         who = SignedIn(server, under_way.by, under_way.conversation)
         await allowed(who)
         config = self._servers.definition(server)
         if place_of(config) != sign_in.place:
             raise ServerTrouble(f"Server {config.name} is somewhere else by now.", "ask for another link")
-        check_issuer(sign_in.endpoints, issuer)
-        if error or not code:
-            raise _not_let_in(config, error)
+        check_issuer(sign_in.endpoints, response.issuer)
+        if response.error or not response.code:
+            raise _not_let_in(config, response.error)
         async with self._desk.errand(config) as ask:
-            signed_in = await self._exchanged(under_way, code, ask)
+            signed_in = await self._exchanged(under_way, response.code, ask)
         kept = await self._desk.store.signed_in(under_way.key, signed_in, under_way.by)
         bearer = self._bearer(config)
         bearer.signed_in(kept.version)
@@ -164,12 +170,10 @@ class OAuthSignIns:
         challenge = bearer.challenge or await _challenge(config, ask)
         found = await discovered(_url(config), challenge, ask)
         check_proof(found.metadata)
-        if not bearer.terms.client_id:
-            # By hand an admin has registered the bot where they know that people are sent.
-            check_sender(found.metadata)
+        check_party(found.metadata, registered_by_hand=bool(bearer.terms.client_id))
         granted = before.scope if before is not None and before.access_token else ""
         scope = wanted_scope(found, challenge, bearer.terms, granted, GRANTS)
-        registrar = Registrar(found.metadata, self._ourselves, ask, self._desk.clock())
+        registrar = Registrar(found.metadata, self._ourselves(config.id), ask, self._desk.clock())
         # An admin's client goes with the server to another address; what the bot got there by itself does not.
         same = before is not None and (bool(bearer.terms.client_id) or before.place == place_of(config))
         known = before.registration if before is not None and same else None

@@ -17,8 +17,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from bot.commands.sign_in_return import Arrived, SignInReturn, TurnedAway, Unknown
-from bot.domain.sign_ins import CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
+from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError
+from bot.ports import AuthorizationResponse
 from bot.web.attempts import Attempts
 from bot.web.documents import Document
 from bot.web.oauth import pages as sign_in_pages
@@ -34,19 +35,22 @@ _KEPT_SECONDS = 3_600
 
 def pages(coming_back: SignInReturn, address: str, *, attempts: Attempts | None = None) -> list[Route]:
     """The routes. `address` is what people reach the bot by; `attempts` counts states that are none, by whence."""
-    routes = [Route(CALLBACK_PATH, _Callback(coming_back, attempts or Attempts()).answer, methods=["GET"])]
+    coming = _Callback(coming_back, attempts or Attempts())
+    routes = [Route(f"{CALLBACK_PATH}{{callback}}", coming.answer, methods=["GET"])]
     if address.startswith("https://"):
-        routes.append(Route(CLIENT_PATH, _ClientPage(address).answer, methods=["GET"]))
+        routes.append(Route(f"{CLIENT_PATH}{{name}}", _ClientPage(address).answer, methods=["GET"]))
     return routes
 
 
-def client_document(address: str) -> Mapping[str, Any]:
-    """What the bot says of itself to an authorization server (SEP-991): its id is where this is read."""
+def client_document(address: str, callback: str) -> Mapping[str, Any]:
+    """Return what the bot says of itself to the authorization server of one server (SEP-991): its id is where this is
+    read.
+    """
     return {
-        "client_id": f"{address}{CLIENT_PATH}",
+        "client_id": f"{address}{CLIENT_PATH}{callback}.json",
         "client_name": CLIENT_NAME,
         "client_uri": address,
-        "redirect_uris": [f"{address}{CALLBACK_PATH}"],
+        "redirect_uris": [f"{address}{CALLBACK_PATH}{callback}"],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
@@ -56,12 +60,15 @@ def client_document(address: str) -> Mapping[str, Any]:
 
 class _ClientPage:
     def __init__(self, address: str) -> None:
-        self._document = client_document(address)
+        self._address = address
 
-    async def answer(self, _request: Request) -> Response:
-        """The document."""
+    async def answer(self, request: Request) -> Response:
+        """The document. Every id that a server could have has one, so that nobody learns which servers there are."""
+        callback = str(request.path_params["name"]).removesuffix(".json")
+        if not CALLBACK_ID.fullmatch(callback):
+            return Response(status_code=404)
         kept = {"Cache-Control": f"public, max-age={_KEPT_SECONDS}", "X-Content-Type-Options": "nosniff"}
-        return JSONResponse(self._document, headers=kept)
+        return JSONResponse(client_document(self._address, callback), headers=kept)
 
 
 class _Callback:
@@ -82,10 +89,13 @@ class _Callback:
 
     async def _taken(self, request: Request) -> Document:
         state, code = _one(request, "state"), _one(request, "code", _LONGEST_CODE)
-        if not _STATE.fullmatch(state):
+        callback = str(request.path_params["callback"])
+        if not (_STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback)):
             return self._unknown(request)
         issuer = _one(request, "iss") if "iss" in request.query_params else None
-        outcome = await self._coming_back.back(state, code, issuer, _one(request, "error"))
+        outcome = await self._coming_back.back(
+            AuthorizationResponse(callback, state, code, issuer, _one(request, "error"))
+        )
         match outcome:
             case Arrived():
                 return sign_in_pages.arrived(outcome)
