@@ -113,8 +113,8 @@ async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_p
     assert held.store.values[record.id] == {"username": "robot", "auth": "pa:Zk29vT4x-q7Lm"}
     again = await held.form("mcp secret rotate jira auth", hidden_input=True)
     assert "USER:PASSWORD" in again.fields[0].label
-    await held.submit(again, {secret.name: "robot2:other"}, hidden_input=True)
-    assert held.store.values[record.id] == {"username": "robot2", "auth": "other"}
+    await held.submit(again, {secret.name: "robot2:Wb83nR5y-p2Kd"}, hidden_input=True)
+    assert held.store.values[record.id] == {"username": "robot2", "auth": "Wb83nR5y-p2Kd"}
     assert "robot" not in repr(await held.ask("mcp show jira"))
 
 
