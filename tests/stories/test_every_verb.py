@@ -90,10 +90,13 @@ EDITING = (
     Fill("Trusted", f"{EMPTY}yes", holds="no"),
     Fill("Sign-in", holds="api_key"),
     Fill("Header", holds="Authorization"),
-    *keep("User name", "Secret reference", "Other headers", "System instruction", "Response instruction"),
+    *keep("User name reference", "Secret reference", "Other headers", "System instruction", "Response instruction"),
     Fill("Context tool"),
     Fill("Seconds to connect"),
     Fill("Seconds a call may take", f"{EMPTY}20", holds="30"),
+    Fill("Words", holds="hints"),
+    Fill("Sends", holds="hints"),
+    *keep("Words of single tools", "Sends of single tools", "Recipients"),
 )
 PROFILING = (
     Fill("Name", holds="Support"),
