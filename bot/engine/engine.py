@@ -28,7 +28,7 @@ from bot.domain.approvals import (
     Verdict,
     fingerprint,
 )
-from bot.domain.argument_secrets import lookalikes, stored_secrets
+from bot.domain.argument_secrets import lookalikes, stored_secrets, with_masks
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.edits import Draft, Editing, NotNow, Revised
 from bot.domain.elicitations import Elicited
@@ -301,7 +301,10 @@ class Engine:
         Raises NotFound.
         """
         turn, step = await self._ended_call(turn_id, n, UNCLEAR_ENDS)
-        text = CHECK.format(name=step.call.name, arguments=json.dumps(dict(step.call.arguments), ensure_ascii=False))
+        # The conversation reads this question, so it has the arguments as a card in a shared place has them.
+        stored = step.approval.secrets if step.approval is not None else ()
+        arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
+        text = CHECK.format(name=step.call.name, arguments=json.dumps(arguments, ensure_ascii=False))
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
 
     async def view(self, turn_id: str) -> TurnView:

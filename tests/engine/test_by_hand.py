@@ -79,6 +79,28 @@ async def test_checking_asks_the_model_to_look_and_not_to_repeat(house: House) -
     assert "Do not repeat the call." in words(house.model.requests[2])[-1]
 
 
+async def test_the_question_of_a_check_hides_what_a_card_hides(house: House) -> None:
+    house.toolbox.add(tool("notes__add"), lost)
+    house.toolbox.secrets["header X-Key"] = "k3y-0f-the-notes"
+    asked_for = call("notes__add", text="login k3y-0f-the-notes with password=hunter2, then milk", token="abc")
+    house.model.script = [ask_for(asked_for), say("I do not know."), say("It is there.")]
+    engine = house.engine()
+    async with running(engine):
+        first = await engine.receive(message("save it"))
+        view = await house.surface.wait_for(lambda view: asked(view) is not None)
+        step = asked(view)
+        assert step is not None
+        assert step.approval is not None
+        await engine.open_call(step.approval.id, 1, member(ANA))
+        await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
+        await house.surface.ended(first.turn_id)
+        checked = await house.surface.ended((await engine.check(first.turn_id, 2, ANA)).turn_id)
+    text = checked.turn.question.text
+    assert "[stored secret: header X-Key]" in text
+    assert "then milk" in text
+    assert not [each for each in ("k3y-0f", "hunter2", "abc") if each in text]
+
+
 async def test_what_succeeded_or_was_never_there_is_not_run_again(house: House) -> None:
     house.toolbox.add(tool("notes__add"))
     house.allow("notes__add")
