@@ -15,8 +15,8 @@ from typing import Any
 MASK = "••••"
 
 _NAMES = re.compile(
-    r"passw(or)?d|passphrase|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|authorization|credential"
-    r"|(^|[-_ ])(pwd|pin|otp|auth|cookie)($|[-_ ])",
+    r"passw(or)?d|passphrase|secret(?!ar)|token(?!i[sz])|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|authorization"
+    r"|credential|(^|[-_ ])(pwd|pin|otp|auth|cookie)($|[-_ ])",
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -39,7 +39,7 @@ _LIKE_LATIN = str.maketrans("аеорсѕіԁκкпԝухյοανρτт", "aeopc
 TOKEN, PRIVATE_KEY, PASSWORD = "looks like a token", "looks like a private key", "looks like a password"
 # `password: hunter2`, `api_key=...`, `my password is ...`
 _ASSIGNED = (
-    r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
+    r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret(?!ar)|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
     r"\w*"
     r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
 )
@@ -62,6 +62,18 @@ _SHAPES = (
     (TOKEN, r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{12,}=*"),
     (PASSWORD, _ASSIGNED),
 )
+# What stands behind these in sentences, as in `the password is wrong` and `Password: reset fails`.
+_ORDINARY = re.compile(
+    r"a|about|after|all|already|also|always|an|and|any|as|at|because|before|blank|by|changed|compromised|"
+    r"correct|disabled|empty|enabled|encrypted|exposed|expired|for|forgotten|from|hashed|hidden|how|if|in|"
+    r"incorrect|invalid|it|kept|leaked|longer|lost|masked|missing|needed|never|no|not|now|of|on|only|"
+    r"optional|or|policy|prompt|rejected|required|reset|rotated|rotation|saved|see|sent|set|shared|short|"
+    r"shown|still|stored|that|the|this|to|too|unchanged|unknown|unset|updated|used|valid|visible|weak|"
+    r"when|with|wrong",
+    re.IGNORECASE,
+)
+_ONE_WORD = re.compile(r"(?i:bearer|basic)\s+[A-Z]?[a-z]+")
+"""`basic authentication`: no token that is this long has small letters alone."""
 # One group for each shape tells which of them it was.
 _SECRETS = re.compile("|".join(f"({shape})" for _, shape in _SHAPES))
 
@@ -88,9 +100,19 @@ def looks_secret(text: str) -> bool:
 
 
 def secret_shapes(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the reason of each part of the text that has the shape of a secret."""
+    """Yield the start, the end and the reason of each part of the text that has the shape of a secret. Sentences about
+    secrets have none in them: their calls can be approved where everybody reads them, and nothing of them is hidden.
+    """
     for match in _SECRETS.finditer(text):
-        yield match.start(), match.end(), _SHAPES[(match.lastindex or 1) - 1][0]
+        if not _is_ordinary(match.group()):
+            yield match.start(), match.end(), _SHAPES[(match.lastindex or 1) - 1][0]
+
+
+def _is_ordinary(found: str) -> bool:
+    """True if a part with the shape of a secret is `basic` and a word, or ends with one of `_ORDINARY`."""
+    *before, last = found.split()
+    word = _ORDINARY.fullmatch(last.strip(".:!?\"'")) or _ONE_WORD.fullmatch(found)
+    return bool(before and word)
 
 
 def masked(text: str) -> str:

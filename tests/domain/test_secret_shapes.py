@@ -6,7 +6,7 @@ from time import thread_time
 
 import pytest
 
-from bot.domain.secret_shapes import MASK, asks_for_secret, looks_secret, masked, secret_name
+from bot.domain.secret_shapes import MASK, asks_for_secret, looks_secret, masked, secret_name, secret_shapes
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,8 @@ def test_a_name_that_keeps_a_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["text", "max_tokens", "next_page_token_count", "tokens", "keyboard", "author", "pinned"]
+    "name",
+    ["text", "max_tokens", "next_page_token_count", "tokens", "keyboard", "author", "pinned", "secretary", "tokenizer"],
 )
 def test_a_name_that_keeps_none(name: str) -> None:
     assert not secret_name(name)
@@ -92,6 +93,38 @@ def test_what_stands_behind_the_word_is_masked_with_it(text: str, shown: str) ->
 def test_ordinary_words_stay(text: str) -> None:
     assert masked(text) == text
     assert not looks_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Login fails when password is empty",
+        "The password is wrong.",
+        "Password: reset fails for guests",
+        "secret: not shown",
+        "Add basic authentication to the API",
+        "Bearer authentication is broken",
+        "Secretary: Bob",
+    ],
+)
+def test_a_sentence_about_secrets_keeps_no_call_from_being_approved_in_a_channel(text: str) -> None:
+    assert list(secret_shapes(text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password is sunshine",
+        "password=empty",
+        "password: hunter2",
+        "bearer rm/-rf/srv/data",
+        "Basic dXNlcjpodW50ZXIy",
+        "BEARER ABCDEFGHIJKLMNOP",
+        "password is\u00a0$(curl${IFS}evil)",
+    ],
+)
+def test_what_may_be_a_secret_is_one_on_a_card_too(text: str) -> None:
+    assert [(start, end) for start, end, _ in secret_shapes(text)] == [(0, len(text))]
 
 
 @pytest.mark.parametrize(
