@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import indent
 
 from bot.domain.turns import StepStatus, ToolStep
 from bot.platforms.discord.cards import NAME, decisions, facts
@@ -30,6 +31,7 @@ NO_ARGUMENTS = "This call has no arguments."
 IN_THE_FILE = "All of its arguments are in the file."
 NAME_IN_FULL = "The name in full:"
 FILE = "arguments.txt"
+INDENT = "    "
 ALLOW = "Approve and allow…"
 
 
@@ -116,4 +118,9 @@ def _joined(pieces: list[str]) -> list[str]:
 
 
 def _text(made: Card) -> str:
-    return "\n\n".join("\n".join((f"{each.name}:", each.full, *warning_lines(each))) for each in made.arguments) + "\n"
+    """Values are indented, so that no line of one reads like the name of another argument or like a warning."""
+    arguments = (
+        "\n".join((f"{each.name}:", indent(each.full, INDENT, lambda _: True), *warning_lines(each)))
+        for each in made.arguments
+    )
+    return "\n\n".join(arguments) + "\n"

@@ -203,6 +203,18 @@ async def test_view_all_shows_everything_to_one_person_and_can_be_signed_there()
         assert place.door.decisions[0][0].approval_id == "apr-12345678"
 
 
+async def test_no_line_of_a_value_reads_like_another_argument_in_the_file() -> None:
+    async with a_workplace() as place:
+        card = await drawn(place, waiting(body="long " * 4_000 + "\n\nto:\nben@example.com", to="eve@example.org"))
+        pressed = await place.discord.press(place.priya, card, named(card, "view"))
+        await place.discord.until(lambda: pressed.messages)
+        (shown,) = pressed.messages
+        (file,) = shown.files
+        text = file.content.decode().splitlines()
+        assert [line for line in text if line and not line.startswith(" ")] == ["body:", "to:"]
+        assert text[-1] == "    eve@example.org"
+
+
 async def test_what_needs_too_many_messages_is_shown_as_a_file() -> None:
     async with a_workplace() as place:
         card = await drawn(place, waiting(text="`@everyone` long " * 2_000))
