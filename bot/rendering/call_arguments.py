@@ -29,6 +29,8 @@ VALUE_LINES = 6
 """More would push the title out of sight, and with it what is being signed."""
 NAME_LIMIT = 60
 WARNINGS_LIMIT = 6
+"""On a card. The whole call has all warnings, up to MOST_WARNINGS."""
+MOST_WARNINGS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class CardArgument:
 
     @property
     def shortened(self) -> bool:
-        """There is more of the name or of the value than a card shows."""
-        return self.shown != self.full or self.label != self.name
+        """There is more of the name, of the value or of the warnings than a card shows."""
+        return self.shown != self.full or self.label != self.name or len(self.warnings) > WARNINGS_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,9 @@ def _argument(name: str, value: Any, shown_name: str, shown_value: Any, *, twins
     beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
     cut = full if beginning == full else f"{beginning.rstrip()}… ({len(full)} characters)"
     warnings = tuple(dict.fromkeys(_warnings(name, value, shown_name, shown_value, twins)))
-    more = len(warnings) - WARNINGS_LIMIT
+    more = len(warnings) - MOST_WARNINGS
     if more > 0:
-        warnings = (*warnings[:WARNINGS_LIMIT], f"{more} more of this kind.")
+        warnings = (*warnings[:MOST_WARNINGS], f"There are {more} more such warnings.")
     return CardArgument(
         name_spelled_out(shown_name), cut, full, warnings, masked=(shown_name, text) != (str(name), _text(value))
     )

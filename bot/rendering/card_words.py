@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from bot.domain.approvals import Approval
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
-from bot.rendering.call_arguments import CardArgument
+from bot.rendering.call_arguments import WARNINGS_LIMIT, CardArgument
 from bot.rendering.cards import Card
 from bot.rendering.edits import edited_before
 from bot.rendering.tool_lines import tool_line
@@ -31,6 +31,7 @@ ICONS: Mapping[StepStatus, str] = {
 """What stands before a call that was signed; the title of one that was not run is struck out."""
 
 
+VIEW_ALL = "View all"
 VIEW_TO_APPROVE = "View all to approve"
 """What the button says that opens a call which hides something on its card."""
 
@@ -57,12 +58,12 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
     lines: list[str] = []
     for number, argument in enumerate(arguments):
         value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
-        line = "\n".join((f"{argument.label + ':':<{widest + 1}} {value}", *warning_lines(argument)))
+        line = "\n".join((f"{argument.label + ':':<{widest + 1}} {value}", *card_warning_lines(argument, VIEW_ALL)))
         if sum(map(len, lines)) + len(line) > room:
             left = arguments[number:]
             more = f"{len(left)} more {'argument' if len(left) == 1 else 'arguments'}"
             warned = " (with warnings)" if any(each.warnings for each in left) else ""
-            lines.append(f"… {more}: View all{warned}")
+            lines.append(f"… {more}: {VIEW_ALL}{warned}")
             break
         lines.append(line)
     return "\n".join(lines)
@@ -71,6 +72,14 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
 def warning_lines(argument: CardArgument) -> tuple[str, ...]:
     """The warnings about an argument, one line each."""
     return tuple(f"⚠ {each}" for each in argument.warnings)
+
+
+def card_warning_lines(argument: CardArgument, view: str) -> tuple[str, ...]:
+    """The first WARNINGS_LIMIT of them, and how many more there are. `view` says what shows them."""
+    lines, more = warning_lines(argument), len(argument.warnings) - WARNINGS_LIMIT
+    if more <= 0:
+        return lines
+    return (*lines[:WARNINGS_LIMIT], f"⚠ {more} more {'warning' if more == 1 else 'warnings'}: {view}")
 
 
 def became(step: ToolStep, view: TurnView) -> Sequence[str]:

@@ -22,6 +22,8 @@ MANY_EMPTY = 8
 IMITATION = "Imitates a hidden part. These characters are sent as they are."
 _MOST_OF_A_KIND = 3
 _QUOTE = 60
+_ADDRESS = 120
+"""Characters of an address: its end says whose it is."""
 
 _FLAGS = re.compile("\U0001f3f4\U000e0067\U000e0062(?:eng|sct|wls)\U000e007f".translate(
     {ord(each): ord(each) + 0xE0000 for each in "englsctw"}
@@ -34,8 +36,10 @@ _HIDDEN = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
 )
 _MARKS_OF_DIRECTION = "\u200e\u200f\u061c"
-_BLANKS = "\u00a0\u115f\u1160\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\uffa0"
+_BLANKS = "\u00a0\u115f\u1160\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\uffa0\U0001d159"
 _BLANK = re.compile(f"[{_BLANKS}]+")
+_UNDRAWN = re.compile("[\ue000-\uf8ff\ufffc\U00016fe4\U000f0000-\U0010ffff]")
+"""Characters for private use, of objects and of fillers: most fonts draw nothing for them."""
 _RUN = re.compile(rf"(?<=\S)[ \t{_BLANKS}]{{{LONG_RUN},}}(?=\S)")
 _EMPTY = re.compile(rf"\n(?:[ \t{_BLANKS}]*\n){{{MANY_EMPTY - 1},}}")
 _ENDS = " \t\n" + "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x2800, 0x3000, 0x3164)))
@@ -59,7 +63,8 @@ def spelled_out(text: str) -> str:
     """Return the text with every character that hides, or only looks like a blank, as its code point."""
     if text.isascii():
         return revealed(text)
-    return revealed(_BLANK.sub(lambda run: _blanks(run) if _is_odd_blank(run) else run.group(), text))
+    text = _UNDRAWN.sub(_code_points, text)
+    return revealed(_BLANK.sub(lambda run: _code_points(run) if _is_odd_blank(run) else run.group(), text))
 
 
 def name_spelled_out(name: str) -> str:
@@ -70,15 +75,7 @@ def name_spelled_out(name: str) -> str:
 
 def text_warnings(text: str) -> tuple[str, ...]:
     """Return what somebody who reads the text should know of it; empty for ordinary text."""
-    if not text:
-        return ()
-    found = [*_ends(text), *_long_runs(text)]
-    if not text.isprintable() or not text.isascii():
-        found = [*_hidden(text), *_blank_lookalikes(text), *found]
-    if not text.isascii() or "xn--" in text.lower():
-        hosts = [match[1] for match in (*_URL_HOST.finditer(text), *_BARE_HOST.finditer(text))]
-        found += [*_hosts(hosts), *_words(text, hosts)]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*_disguises(text), *_stray_blanks(text))))
 
 
 def twins_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -101,19 +98,17 @@ def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_warnings(value: object) -> Iterator[str]:
-    """Yield what to know of the texts in a value, and of the names inside it, at any depth."""
-    match value:
-        case str():
-            yield from text_warnings(value)
-        case Mapping():
-            names = [str(key) for key in value]
-            yield from _twins_inside(names)
-            for name, inner in zip(names, value.values(), strict=True):
-                yield from (f"The name {_quoted(name)}: {_lowered(each)}" for each in text_warnings(name))
-                yield from value_warnings(inner)
-        case list() | tuple():
-            for inner in value:
-                yield from value_warnings(inner)
+    """Yield what to know of the texts in a value, and of the names inside it, at any depth. Blanks come last, so that
+    many of them push nothing else off a card.
+    """
+    texts: list[tuple[str, str]] = []
+    yield from _collected(value, texts)
+    for warnings_of in (_disguises, _stray_blanks):
+        for name, text in texts:
+            if name:
+                yield from (f"The name {name}: {_lowered(each)}" for each in warnings_of(text))
+            else:
+                yield from warnings_of(text)
 
 
 def imitates_mask(value: object) -> bool:
@@ -129,7 +124,41 @@ def imitates_mask(value: object) -> bool:
             return False
 
 
+def _collected(value: object, texts: list[tuple[str, str]]) -> Iterator[str]:
+    """Add every text in a value to `texts`, a name with itself in quotes. Yield what to know of names beside others."""
+    match value:
+        case str():
+            texts.append(("", value))
+        case Mapping():
+            names = [str(key) for key in value]
+            yield from _twins_inside(names)
+            for name, inner in zip(names, value.values(), strict=True):
+                texts.append((_quoted(name), name))
+                yield from _collected(inner, texts)
+        case list() | tuple():
+            for inner in value:
+                yield from _collected(inner, texts)
+
+
 # ------------------------------------------------------------------ characters
+
+
+def _disguises(text: str) -> Iterator[str]:
+    """Characters that hide or pass for others."""
+    if not text.isprintable() or not text.isascii():
+        yield from _hidden(text)
+        yield from _blank_lookalikes(text)
+        yield from _undrawn(text)
+    if not text.isascii() or "xn--" in text.lower():
+        hosts = [match[1] for match in (*_URL_HOST.finditer(text), *_BARE_HOST.finditer(text))]
+        yield from _hosts(hosts)
+        yield from _words(text, hosts)
+
+
+def _stray_blanks(text: str) -> Iterator[str]:
+    """Blanks and line ends where they are not seen, or push something out of sight."""
+    yield from _ends(text)
+    yield from _long_runs(text)
 
 
 def _hidden(text: str) -> Iterator[str]:
@@ -195,6 +224,12 @@ def _blank_lookalikes(text: str) -> Iterator[str]:
         yield f"{_counted(odd, 'character')} {said}."
 
 
+def _undrawn(text: str) -> Iterator[str]:
+    if found := Counter(_UNDRAWN.findall(text)):
+        has = "has" if found.total() == 1 else "have"
+        yield f"{_counted(found, 'character')} {has} no agreed meaning and may not be drawn."
+
+
 def _is_odd_blank(run: re.Match[str]) -> bool:
     """Return True for blanks that ordinary text does not have in this place."""
     before, after = run.string[run.start() - 1 : run.start()], run.string[run.end() : run.end() + 1]
@@ -209,11 +244,13 @@ def _is_odd_blank(run: re.Match[str]) -> bool:
             return True
 
 
-def _blanks(run: re.Match[str]) -> str:
+def _code_points(run: re.Match[str]) -> str:
     return "".join(f"\\u{{{ord(each):x}}}" for each in run.group())
 
 
 def _ends(text: str) -> Iterator[str]:
+    if not text:
+        return
     if not text.strip(_ENDS):
         yield "Only blanks." if text.strip("\n") else "Only line ends."
         return
@@ -255,6 +292,7 @@ def _host_warning(host: str) -> str:
     if host.isascii() and reads == host:
         return ""
     leads = ".".join(map(_ascii_label, read))
+    leads = leads if len(leads) <= _ADDRESS else f"…{leads[1 - _ADDRESS :]}"
     what = f"The address {_quoted(host)}" + (f" reads {_quoted(reads)}, which" if host.isascii() else "")
     mixed = next((each for each in read if is_mixed(each)), "")
     if mixed:

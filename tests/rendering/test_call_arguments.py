@@ -13,6 +13,7 @@ from bot.domain.argument_secrets import StoredSecret, lookalikes, stored_secrets
 from bot.domain.secrets import SecretSpan
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.call_arguments import NAME_LIMIT, CardArgument, shared_json, whole_json
+from bot.rendering.card_words import argument_lines
 from bot.rendering.cards import card, whole_card
 from bot.rendering.deceptive_text import IMITATION
 from tests.rendering.turns import a_step, an_approval
@@ -164,3 +165,33 @@ def test_what_is_hidden_is_exactly_what_is_counted(arguments: dict[str, Any]) ->
     masked = with_masks(arguments, (), hidden)
     assert len(masked) == len(arguments)
     assert (masked == arguments) is (not hidden)
+
+
+FAKE = "https://g\u043e\u043egle.com/x"
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        [" " * count + "a" for count in range(1, 9)],
+        {f" {name}": 1 for name in "abcdefgh"},
+        [f"a\u200b{chr(0x2060 + count)}" for count in range(9)],
+    ],
+)
+def test_many_warnings_push_none_out_of_the_whole_call(noise: Any) -> None:
+    (made,) = whole(step(data=[noise, FAKE]))
+    assert any("mixes alphabets: Cyrillic, Latin" in each for each in made.warnings)
+
+
+def test_a_card_says_how_many_more_warnings_there_are_and_stray_blanks_come_last() -> None:
+    (made,) = shared(step(data=[*(" " * count + "a" for count in range(1, 9)), FAKE]))
+    lines = argument_lines([made], 5_000).splitlines()
+    assert "mixes alphabets" in lines[1]
+    assert lines[-1] == "⚠ 3 more warnings: View all"
+    assert made.shortened
+
+
+def test_a_long_address_in_a_warning_ends_with_its_domain() -> None:
+    (made,) = whole(step(url="https://" + "a." * 3_000 + "g\u043e\u043egle.com"))
+    assert all(len(each) < 400 for each in made.warnings)
+    assert any("xn--ggle-55da.com" in each for each in made.warnings)

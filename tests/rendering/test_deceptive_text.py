@@ -23,6 +23,9 @@ TAGGED = "".join(chr(0xE0000 + ord(each)) for each in "send it")
         (f"hello{TAGGED}", "7 invisible characters with a hidden text: “send it”."),
         ("\x1b[31m", "1 control character (U+001B)."),
         ("a\u2800b", "1 character (U+2800) looks like a blank and is not."),
+        ("a\U0001d159b", "1 character (U+1D159) looks like a blank and is not."),
+        ("a\ue000b", "1 character (U+E000) has no agreed meaning and may not be drawn."),
+        ("a\ufffcb\U00016fe4", "2 characters (U+FFFC, U+16FE4) have no agreed meaning and may not be drawn."),
         ("a\u3164b", "1 character (U+3164) looks like a blank and is not."),
         ("rm\u00a0-rf", "1 character (U+00A0) looks like a blank and is not."),
         ("x" + "\u2003" * 20 + "y", "20 characters (U+2003) look like blanks and are not."),
@@ -61,6 +64,7 @@ def test_ordinary_text_is_not_pointed_out(text: str) -> None:
 
 
 def test_odd_blanks_are_spelled_out_and_ordinary_ones_stay() -> None:
+    assert spelled_out("a\ue000b\U0010fffdc\ufffc") == "a\\u{e000}b\\u{10fffd}c\\u{fffc}"
     assert spelled_out("a\u2800b\u00a0c") == "a\\u{2800}b\\u{a0}c"
     assert spelled_out("\u6771\u4eac\u3000\u5927\u962a 12\u00a0000") == "\u6771\u4eac\u3000\u5927\u962a 12\u00a0000"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from bot.platforms.console.look import Look
 from bot.rendering.call_arguments import CardArgument
-from bot.rendering.card_words import warning_lines
+from bot.rendering.card_words import card_warning_lines, warning_lines
 from bot.rendering.cards import Card
 from bot.rendering.inquiries import InquiryCard
 from bot.rendering.plain import plain
@@ -94,7 +94,8 @@ def full_arguments(card: Card, look: Look, width: int) -> list[str]:
     for argument in card.arguments:
         size = look.own(f"{argument.name} · {len(argument.full)} characters")
         lines += [look.dim(line) for line in folded(outside(size), width - 4)]
-        lines += [*folded(look.own(outside(argument.full)), width - 4), *_warned(argument, look, width - 4), ""]
+        lines += folded(look.own(outside(argument.full)), width - 4)
+        lines += [*_warned(warning_lines(argument), look, width - 4), ""]
     return [barred(line, look) for line in lines[:-1] or ["This call has no arguments."]]
 
 
@@ -156,16 +157,16 @@ def _arguments(card: Card, look: Look, width: int) -> Iterator[str]:
         if size > widest or width - widest - 2 < _LEAST_VALUE_WIDTH:
             yield from map(look.dim, folded(name, width))
             yield from (f"  {line}" for line in folded(_shown(argument, look), width - 2))
-            yield from _warned(argument, look, width)
+            yield from _warned(card_warning_lines(argument, "v to view all"), look, width)
             continue
         first, *more = folded(_shown(argument, look), width - widest - 2)
         yield look.dim(name + " " * (widest - size)) + f"  {first}"
         yield from (" " * (widest + 2) + line for line in more)
-        yield from _warned(argument, look, width)
+        yield from _warned(card_warning_lines(argument, "v to view all"), look, width)
 
 
-def _warned(argument: CardArgument, look: Look, width: int) -> Iterator[str]:
-    for each in warning_lines(argument):
+def _warned(lines: Iterable[str], look: Look, width: int) -> Iterator[str]:
+    for each in lines:
         yield from map(look.warn, folded(look.own(outside(each)), width))
 
 

@@ -38,6 +38,7 @@ LONGEST_REASON = 500
 DENYING = "The call will not be run. The assistant is told so, and goes on without it."
 ON_THE_LAST_PAGE = "The buttons are on the last page."
 PIECE = 2_500
+WARNINGS_A_BLOCK = 6
 PAGE_BYTES = 150_000
 PAGE_BLOCKS = 80
 
@@ -186,9 +187,11 @@ def _pieces(argument: CardArgument) -> list[Block]:
     first_name, *more_name = [argument.name[start : start + PIECE] for start in range(0, len(argument.name), PIECE)]
     name = rich_section(words(first_name, bold=True), words(size or " "))
     first, *rest = [full[start : start + PIECE] for start in range(0, len(full), PIECE)]
-    warnings = (
-        [rich_text(rich_section(words("\n".join(warning_lines(argument)), bold=True)))] if argument.warnings else []
-    )
+    lines = warning_lines(argument)
+    warnings = [
+        rich_text(rich_section(words("\n".join(lines[start : start + WARNINGS_A_BLOCK]), bold=True)))
+        for start in range(0, len(lines), WARNINGS_A_BLOCK)
+    ]
     if not more_name:
         return [rich_text(name, preformatted(first)), *map(_piece, rest), *warnings]
     long_name = [rich_text(rich_section(words(piece, bold=True))) for piece in more_name]
