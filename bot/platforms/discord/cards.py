@@ -46,6 +46,8 @@ CALLS_A_CARD = 4
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE = 180, 70, 400, 240, 120, 120
 """Characters, so that CALLS_A_CARD calls fit onto a card and leave room for their arguments."""
 SPARE = 60
+LEAST_ROOM = 150
+"""Characters for the arguments of a call."""
 ORANGE, GREEN, RED, GREY = 0xE67E22, 0x2ECC71, 0xE74C3C, 0x95A5A6
 _NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED})
 _WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
@@ -103,9 +105,13 @@ def _drawn(calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -
     about = _about(waiting, reason, now) if waiting else ""
     made = [(step, shown) for step in calls if (shown := card(step)) is not None]
     fixed = {step.n: _open(step, shown) if step in waiting else _settled(step, shown, view) for step, shown in made}
-    changed = {step.n: _changed(step, shown) for step, shown in made if step in waiting}
-    used = sum(map(displayed, (summary, about, *fixed.values(), *changed.values())))
-    room = (DISPLAYED - SPARE - used) // max(len(waiting), 1) - SPARE
+    for lines in (None, 1):
+        changed = {step.n: _changed(step, shown, lines) for step, shown in made if step in waiting}
+        used = sum(map(displayed, (summary, about, *fixed.values(), *changed.values())))
+        room = (DISPLAYED - SPARE - used) // max(len(waiting), 1) - SPARE
+        # The arguments come first: who has changed them fits in one line.
+        if room >= LEAST_ROOM:
+            break
     inside: list[Component] = [text(summary)] if summary else []
     for step, shown in made:
         if inside:
@@ -132,10 +138,10 @@ def _open(step: ToolStep, made: Card) -> str:
     return f"### {fitted(headline(step, made), TITLE)}\n{facts(made)}"
 
 
-def _changed(step: ToolStep, made: Card) -> str:
-    """What is hidden, and in small print what somebody has changed."""
+def _changed(step: ToolStep, made: Card, lines: int | None) -> str:
+    """What is hidden, and in small print what somebody has changed, in so many `lines` at the most."""
     hidden = [f"**{withheld_text(made)}**"] if made.withheld else []
-    return "\n".join((*hidden, *(f"-# {fitted(line, CHANGE)}" for line in edited(step))))
+    return "\n".join((*hidden, *(f"-# {fitted(line, CHANGE)}" for line in edited(step)[:lines])))
 
 
 def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
