@@ -56,6 +56,10 @@ _LIKE = (
     "\u039cM\u039dN\u039fO\u03a1P\u03a4T\u03a5Y\u03a7X\u0585o\u0578n\u057du\u0570h\u0566q\u0581g\u0131i"
 )
 _AS_LATIN = {ord(foreign): latin for foreign, latin in zip(_LIKE[::2], _LIKE[1::2], strict=True)}
+_WITH_LATIN_LOOKALIKES = frozenset(
+    ("Cherokee", "Lisu", "Coptic", "Canadian_Aboriginal", "Deseret", "Osage", "Tifinagh", "Vai")
+)
+"""Scripts with many letters like Latin ones, that nobody writes in one word with them."""
 _AS_LETTER = str.maketrans("10|", "lol")
 
 
@@ -312,11 +316,15 @@ def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
     in_hosts = {word for host in hosts for word in _WORD.findall(host)}
     for word in dict.fromkeys(_WORD.findall(text)):
         foreign = [each for each in word if each != "µ" and scripts_of(each) and "Latin" not in scripts_of(each)]
-        if not foreign or len(foreign) == len(word) or not all(ord(each) in _AS_LATIN for each in foreign):
+        if not foreign or len(foreign) == len(word) or not all(map(_looks_latin, foreign)):
             continue
         if told < _MOST_OF_A_KIND and word not in in_hosts and is_mixed(word):
             told += 1
             yield f"The word {_quoted(word)} mixes alphabets: {', '.join(script_names(word))}."
+
+
+def _looks_latin(letter: str) -> bool:
+    return ord(letter) in _AS_LATIN or bool(scripts_of(letter) & _WITH_LATIN_LOOKALIKES)
 
 
 def _read_label(label: str) -> str:
