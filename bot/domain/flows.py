@@ -127,6 +127,11 @@ _ADDRESS_WORDS = frozenset(
 )  # fmt: skip
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _DEEPEST = 8
+_ADDRESS = re.compile(
+    # As browsers read it: one slash, a backslash or none after the scheme of the web is enough, and no scheme at all.
+    r"""://|\bhttps?:\S|^\s*[/\\]{2}|^\s*[\w-]+(?:\.[\w-]+)*\.[^\W\d]{2,}(?::\d+)?[/?#]""",
+    re.IGNORECASE,
+)
 
 
 def takes_address(schema: object) -> bool:
@@ -164,10 +169,10 @@ def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, 
 
 
 def holds_address(value: object) -> bool:
-    """True if a text anywhere in an argument's value is or contains a URL."""
+    """True if a text anywhere in an argument's value is an address of the web or contains a URL."""
     match value:
         case str():
-            return "://" in value
+            return _ADDRESS.search(value) is not None
         case Mapping():
             return any(holds_address(each) for pair in value.items() for each in pair)
         case list() | tuple():
