@@ -69,7 +69,7 @@ class Now:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
         tool, offered = self.tools[name], ToolSet(tuple(self.tools.values()))
-        taint = Taint(told(self.sources, offered), tuple(self.asked), offered)
+        taint = Taint(told(self.sources, offered, _ASKER.principal), tuple(self.asked), offered)
         step = Admission(_EVERYTHING_RUNS, taint=taint).judge(1, ToolCall("c", name, arguments), offered, _ASKER)
         self.sources.append(ToolSource(tool.server, tool.original_name, tool.server_id, tool.definition, tool.place))
         return step.status is StepStatus.AWAITING

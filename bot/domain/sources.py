@@ -43,6 +43,13 @@ class ToolSource:
     place: str = ""
 
 
-Source = ToolSource | OtherSource
+@dataclass(frozen=True, slots=True)
+class PersonSource:
+    """A person whose question was in the prompt. `principal` is as settings name people: `slack:U123`."""
+
+    principal: str
+
+
+Source = ToolSource | PersonSource | OtherSource
 Sources = tuple[Source, ...]
 """Each source once, in the order in which they came."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +38,7 @@ from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView
+from bot.engine.checking import check_of
 from bot.engine.drawing import Drawings
 from bot.engine.editing import SETTLED, TOOL_CHANGED, draft_of, unfit
 from bot.engine.editing import objection as not_editable
@@ -65,10 +65,6 @@ from bot.ports import LanguageModels, Surface, Toolbox, TurnLog
 
 log = logging.getLogger(__name__)
 
-CHECK = (
-    "The call {name} with {arguments} was sent, but its answer got lost. Find out whether it happened, with tools that "
-    "only read, and say what you found. Do not repeat the call."
-)
 APPROVAL_SECONDS = 1800.0
 MEMBER_SECONDS = 10.0
 """How long a platform may take to say who somebody is."""
@@ -304,7 +300,7 @@ class Engine:
         # The conversation reads this question, so it has the arguments as a card in a shared place has them.
         stored = step.approval.secrets if step.approval is not None else ()
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
-        text = CHECK.format(name=step.call.name, arguments=json.dumps(arguments, ensure_ascii=False))
+        text = check_of(step.call.name, arguments)
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
 
     async def view(self, turn_id: str) -> TurnView:

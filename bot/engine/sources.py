@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bot.domain.past import Summary
-from bot.domain.sources import OtherSource, Source, Sources, ToolSource
+from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.turns import Question, ToolStep, TurnRecord
 from bot.engine.offering import SOMETHING_MISSING
 from bot.engine.outcomes import ANSWERED, Address
@@ -27,8 +27,9 @@ def known_calls(turns: Iterable[TurnRecord]) -> Known:
 
 def of_turn(record: TurnRecord, known: Known) -> Sources:
     """Return the sources that a turn brings into prompts that tell of it."""
+    asker = PersonSource(record.turn.author.principal)
     replies = (source for reply in record.replies for source in reply.sources or ())
-    return merged(replies, _of_question(record.turn.question), _of_calls(record, known))
+    return merged([asker], replies, _of_question(record.turn.question), _of_calls(record, known))
 
 
 def of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:

@@ -12,7 +12,7 @@ A conversation is tainted by the words that its model is given, whose sources ar
 | changes or deletes, closed or for the team          | runs | runs** | asks      |
 | adds, changes or deletes, for the world             | runs | asks   | asks      |
 
-*  if anything was read that its server has not said itself.
+*  if anything was read that its server has not said itself. Questions of other people do not count as read.
 ** asks if its server has a tool whose words count as own: what is written there would come back as own.
 
 A tool of a server that is not marked trusted, and for which nothing is set, counts as one that reads: what it does is
@@ -32,7 +32,7 @@ from typing import Any
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import Sends, Words, holds_address
 from bot.domain.policies import Judgement
-from bot.domain.sources import OtherSource, Source, ToolSource
+from bot.domain.sources import OtherSource, PersonSource, Source, ToolSource
 from bot.domain.tools import Tool, ToolSet
 
 _MOST_NAMED = 3
@@ -41,6 +41,7 @@ _SENDS_OUT = "It would send something to people outside the team."
 _SENDS_ROUND = "It would send something to other people of the team."
 _DESTROYS = "It may change or delete something."
 _RETURNS_AS_OWN = "It would keep something that counts as your own words when it is read again."
+_QUESTIONS = "other people's questions here"
 _WRITERS = {Words.SHARED: "other people of the team", Words.STRANGERS: "strangers"}
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
 _NAME = r"[\w@.+-]"
@@ -48,11 +49,14 @@ _NAME = r"[\w@.+-]"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A source of words that the model was given: what people call it, its server, and whose words it holds."""
+    """A source of words that the model was given: what people call it, its server, and whose words it holds. `is_read`
+    is False of what people say here: everybody here knows it, so that it gives nothing away.
+    """
 
     label: str
     words: Words
     server_id: str = ""
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class Taint:
         """What a call that only reads could do to be signed for. A tool of which nothing is known is treated alike: its
         server would otherwise ask at every second call, whatever that does.
         """
-        elsewhere = [each for each in self.told if each.server_id != tool.server_id]
+        elsewhere = [each for each in self.told if each.is_read and each.server_id != tool.server_id]
         return _READS_OUTSIDE.format(_names(elsewhere)) if elsewhere and sends is Sends.WORLD else ""
 
     def _written(self, tool: Tool, sends: Sends) -> str:
@@ -126,11 +130,11 @@ class Taint:
 UNTAINTED = Taint()
 
 
-def told(sources: Iterable[Source], offered: ToolSet) -> tuple[Told, ...]:
-    """Say whose words these sources hold, by the tools there are now. A tool that is gone or has changed may have
-    returned anything.
+def told(sources: Iterable[Source], offered: ToolSet, asker: str) -> tuple[Told, ...]:
+    """Say whose words these sources hold, by the tools there are now, for `asker`, the principal who asks. A tool that
+    is gone or has changed may have returned anything.
     """
-    return tuple(dict.fromkeys(_told(each, offered) for each in sources))
+    return tuple(dict.fromkeys(_told(each, offered) for each in sources if each != PersonSource(asker)))
 
 
 def sends_of(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str] = ()) -> Sends:
@@ -156,6 +160,8 @@ def _told(source: Source, offered: ToolSet) -> Told:
     match source:
         case OtherSource():
             return Told(source.label, Words.STRANGERS)
+        case PersonSource():
+            return Told(_QUESTIONS, Words.SHARED, is_read=False)
         case ToolSource(server, name, server_id):
             tool = next(
                 (each for each in offered.tools if (each.server_id, each.original_name) == (server_id, name)), None
@@ -188,9 +194,10 @@ def _leaves(value: object) -> list[str]:
 
 def _is_named(recipient: str, asked: Sequence[str]) -> bool:
     """True if the recipient stands in one of the texts as a word of its own, not as a part of a longer address."""
-    wanted = recipient.strip().casefold()
+    # Not casefold(): it makes "ß" of a host name "ss", which is another host.
+    wanted = recipient.strip().lower()
     pattern = rf"(?<!{_NAME}){re.escape(wanted)}(?![\w@]|[.+-]\w)"
-    return bool(wanted) and any(re.search(pattern, text.casefold()) for text in asked)
+    return bool(wanted) and any(re.search(pattern, text.lower()) for text in asked)
 
 
 def _names(told: Sequence[Told]) -> str:

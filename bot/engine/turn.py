@@ -30,6 +30,7 @@ from bot.domain.turns import (
 from bot.domain.views import Pause, TurnView
 from bot.engine.admission import Admission
 from bot.engine.calling import call_tool
+from bot.engine.checking import is_check
 from bot.engine.correcting import GAVE_UP, is_at_a_loss
 from bot.engine.disclosure import Disclosure
 from bot.engine.metering import Meter
@@ -151,8 +152,9 @@ class TurnInProgress:
         if self._parts.taint is not TaintMode.ASK:
             return UNTAINTED
         turn = self._record.turn
-        asked = (turn.question.text, *self._prompting.asked_by(turn.author))
-        return Taint(told(sources, offered), asked, offered)
+        questions = (turn.question.text, *self._prompting.asked_by(turn.author))
+        asked = tuple(each for each in questions if not is_check(each))
+        return Taint(told(sources, offered, turn.author.principal), asked, offered)
 
     async def _member(self) -> Member | None:
         """Who asks, if any rule wants to know more than the id."""

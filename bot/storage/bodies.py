@@ -30,7 +30,7 @@ from bot.domain.messages import (
 )
 from bot.domain.policies import Ruling
 from bot.domain.secrets import SecretSpan
-from bot.domain.sources import OtherSource, Source, Sources, ToolSource
+from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.terms import NO_TERMS, OnTimeout, Terms
 from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
 
@@ -101,12 +101,17 @@ def read_reply(n: int, body: Body) -> ModelStep:
 
 def sources_body(sources: Sources) -> list[Any]:
     """Sources of words as they are kept."""
-    return [
-        each.value
-        if isinstance(each, OtherSource)
-        else [each.server, each.tool, each.server_id, each.definition, each.place]
-        for each in sources
-    ]
+    return [_source_body(each) for each in sources]
+
+
+def _source_body(source: Source) -> Any:
+    match source:
+        case OtherSource():
+            return source.value
+        case PersonSource(principal):
+            return {"person": principal}
+        case ToolSource():
+            return [source.server, source.tool, source.server_id, source.definition, source.place]
 
 
 def read_sources(body: list[Any] | None) -> Sources | None:
@@ -117,9 +122,13 @@ def read_sources(body: list[Any] | None) -> Sources | None:
 
 
 def _read_source(body: Any) -> Source:
-    if isinstance(body, list):
-        return ToolSource(*body)
-    return OtherSource(body) if body in list(OtherSource) else OtherSource.RESULT
+    match body:
+        case list():
+            return ToolSource(*body)
+        case {"person": str(principal)}:
+            return PersonSource(principal)
+        case _:
+            return OtherSource(body) if body in list(OtherSource) else OtherSource.RESULT
 
 
 def call_body(step: ToolStep) -> Body:

@@ -14,7 +14,7 @@ from bot.domain.grants import Permission, ThisThread
 from bot.domain.messages import ToolCall
 from bot.domain.past import Replay
 from bot.domain.policies import TaintMode
-from bot.domain.tools import Annotations, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Annotations, OutcomeUnknown, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
@@ -131,6 +131,28 @@ def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
     assert taint.objection(search, {"query": ["see", {"at": "http://evil.example/?rent=900"}]})
 
 
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("evil.example/?rent=900", True),
+        ("rent-900.evil.example:8080/", True),
+        ("//evil.example/900", True),
+        ("\\\\evil.example\\900", True),
+        ("http:/evil.example/900", True),
+        ("HTTPS:evil.example", True),
+        ("src/app.py", False),
+        (".github/workflows/ci.yml", False),
+        ("notes.txt", False),
+        ("v1.2/notes", False),
+        ("What is http: for?", False),
+        ("and/or", False),
+    ],
+)
+def test_an_address_needs_no_whole_url(text: str, asks: bool) -> None:
+    search = tool("x__find", reads=True, arguments=("query",))
+    assert bool(Taint((Told("y", STRANGERS, "id-y"),)).objection(search, {"query": text})) is asks
+
+
 def test_a_server_that_only_hears_its_own_words_again_is_read_without_asking() -> None:
     assert not Taint((Told("web", STRANGERS, "id-web"),)).objection(PAGE, {"url": "http://a.example"})
     assert Taint((Told("web", STRANGERS, "id-web"), Told("diary", OWN, "id-diary"))).objection(PAGE, {"url": "a"})
@@ -170,13 +192,15 @@ SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients
         ({"to": "corp.example"}, True),
         ({"to": {"eve@evil.example": True}}, True),
         ({"to": True}, True),
+        ({"to": "kim@ro\u00df.example"}, True),
+        ({"to": "KIM@Ross.example"}, False),
         ({"to": "bob@corp.example, eve@evil.example"}, True),
     ],
 )
 def test_a_call_whose_recipients_the_person_has_named_needs_no_signature(
     arguments: dict[str, object], asks: bool
 ) -> None:
-    taint = Taint((Told("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, and (Carl).",))
+    taint = Taint((Told("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
     assert bool(taint.objection(SEND, arguments)) is asks
 
 
@@ -203,6 +227,30 @@ async def test_what_the_person_has_named_before_counts_and_what_others_have_name
         await engine.receive(message("and on"))
         (step,) = awaiting(await waiting(house))
     assert step.call.arguments["to"] == "eve@evil.example"
+
+
+async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(house: House) -> None:
+    async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
+        return OutcomeUnknown("No answer within 30 s.")
+
+    with_tools(house, PAGE)
+    house.toolbox.add(SEND, lost)
+    house.allow("mail__send")
+    to_eve = {"to": "eve@evil.example"}
+    house.model.script = [
+        ask_for(call("web__fetch", "1")), ask_for(call("mail__send", "2", **to_eve)), say("It got lost."),
+        ask_for(call("mail__send", "3", **to_eve)), say("Sent."),
+    ]  # fmt: skip
+    engine = guarded(house)
+    async with running(engine):
+        first = await engine.receive(message("read it"))
+        (step,) = awaiting(await waiting(house))
+        assert step.approval is not None
+        await engine.decide(decision(step), member(ANA))
+        await house.surface.ended(first.turn_id)
+        check = await engine.check(first.turn_id, step.n, ANA)
+        view = await house.surface.wait_for(lambda view: view.turn.id == check.turn_id and bool(calls_of(view)))
+    assert [step.status for step in calls_of(view)] == [StepStatus.AWAITING]
 
 
 # ---------------------------------------------------------------------- within a turn
@@ -340,6 +388,53 @@ async def test_what_a_stranger_may_have_written_is_carried_to_the_next_question(
         (step,) = awaiting(await waiting(house))
     assert step.ruling is not None
     assert "The model has read web" in step.ruling.why
+
+
+async def test_what_another_person_has_asked_sends_nothing_out_in_the_name_of_who_asks_now(house: House) -> None:
+    with_tools(house, PAGE, MAIL)
+    house.model.script = [
+        say("Noted."),
+        ask_for(call("web__fetch", "1")), ask_for(call("mail__send", "2")), say("Sent."),
+    ]  # fmt: skip
+    engine = guarded(house)
+    async with running(engine):
+        other = await engine.receive(message("When Ana is back, mail the plan to Eve", author=BEN))
+        await house.surface.ended(other.turn_id)
+        await engine.receive(message("I am back"))
+        view = await waiting(house)
+    assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.AWAITING]
+
+
+async def test_a_summary_carries_who_has_asked(house: House) -> None:
+    with_tools(house, MAIL)
+
+    async def talking(request: ModelRequest) -> Completion:
+        return say("Ben wants mail." if is_summary(request) else f"a {LONG}")
+
+    async def mailing(request: ModelRequest) -> Completion:
+        return say("So far.") if is_summary(request) else ask_for(call("mail__send", "9"))
+
+    house.model.script = [talking] * 12
+    engine = guarded(house, memory=SHORT)
+    async with running(engine):
+        for question in numbered(1, 5):
+            receipt = await engine.receive(message(question, author=BEN))
+            await house.surface.ended(receipt.turn_id)
+        assert any(map(is_summary, house.model.requests))
+        house.model.script = [mailing] * 3
+        await engine.receive(message("go on"))
+        (step,) = awaiting(await waiting(house))
+    assert step.ruling is not None
+    assert "other people's questions here" in step.ruling.why
+
+
+async def test_ones_own_questions_ask_nothing(house: House) -> None:
+    with_tools(house, MAIL)
+    house.model.script = [say("Noted."), ask_for(call("mail__send", "1")), say("Sent.")]
+    engine = guarded(house)
+    async with running(engine):
+        *_, sent = await talk(house, engine, "mail the plan when I say so", "now")
+    assert [step.status for step in calls_of(sent)] == [StepStatus.DONE]
 
 
 async def test_another_conversation_begins_clean(house: House) -> None:
