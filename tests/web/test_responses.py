@@ -478,7 +478,9 @@ async def test_a_question_beyond_those_that_may_wait_is_refused(folder: Path, mo
     async with opened_api(folder, model=scripted(model), **limits) as api:
         async with asked(api.client, "one", "a") as first, asked(api.client, "two", "b"):
             await first.until("init")
-            answer = await api.post(ASK, json=said("three", conversationId="c"))
+            picture = {"type": "image_url", "image_url": f"data:image/gif;base64,{base64.b64encode(GIF).decode()}"}
+            answer = await api.post(ASK, json={"payload": _pieces({"type": "text", "text": "three"}, picture)})
+            assert api.parts.uploads.size == 0
         error = answer.json()["error"]
         assert (answer.status_code, error["code"], answer.headers["Retry-After"]) == (429, "queue_full", "5")
         assert error["message"].startswith("This message was not accepted: 1 of your messages is waiting already")

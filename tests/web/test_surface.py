@@ -62,6 +62,22 @@ async def test_images_are_kept_until_they_were_read_and_the_oldest_go_first() ->
     assert surface.uploads.size == 3
 
 
+async def test_who_sends_the_most_images_loses_none_but_their_own() -> None:
+    uploads = Uploads(most=10)
+    mine = uploads.keep(b"123", "image-1.png", "image/png", "ci")
+    flood = [uploads.keep(b"1234", "image-1.png", "image/png", "mallory") for _ in range(5)]
+    assert uploads.read(mine) == b"123"
+    assert uploads.read(flood[-1]) == b"1234"
+    for gone in flood[:-1]:
+        with pytest.raises(NotFound):
+            uploads.read(gone)
+    for each in (mine, *flood):
+        uploads.forget(each)
+    assert uploads.size == 0
+    uploads.keep(b"more than all", "image-1.png", "image/png", "ci")
+    assert uploads.size == 0
+
+
 async def test_what_is_told_outside_a_turn_is_in_the_log_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         await ApiSurface(Following(), Uploads()).tell(Audience(str(KEY)), Notice("Still\nwaiting"))

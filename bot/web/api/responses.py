@@ -21,7 +21,7 @@ from bot.domain.callers import Caller
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt
 from bot.domain.views import TurnView
-from bot.errors import CountersignError, NotFound
+from bot.errors import CountersignError, NotFound, QueueFull
 from bot.web.authentication import MemberCaller
 from bot.web.caller_limits import RequestStreamPlace, StreamPlace
 from bot.web.events import EventStream, ServerEvent, stream_described
@@ -31,7 +31,7 @@ from bot.web.routes import api_router
 from bot.web.turns.addresses import id_of, is_own, may_see, own_place
 from bot.web.turns.cursors import Cursor
 from bot.web.turns.events import EVENTS, Teller
-from bot.web.turns.questions import Payload, read_question
+from bot.web.turns.questions import Payload, Question, read_question
 from bot.web.turns.shapes import ResponseShape, is_waiting, response_shape
 from bot.web.wire import Sent, Taken
 
@@ -195,19 +195,22 @@ class _Responses:
 
     async def put(self, caller: Caller, key: ConversationKey, asked: ResponseRequest, name: str | None) -> Receipt:
         """Put the question on disk, once. Raises Problem if its key names another one."""
-        question = read_question(asked.payload, self._uploads)
+        question = read_question(asked.payload, self._uploads, caller.author.id)
         began = bool(await self._engine.recent(key, 1))
         if asked.title.strip() and not began:
             await self._parts.command_parts.archive.create(key, asked.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
-        receipt = await self._engine.receive(
-            InboundMessage(
-                keys, key, caller.author, question.text, question.attachments, () if began else question.context
+        try:
+            receipt = await self._engine.receive(
+                InboundMessage(
+                    keys, key, caller.author, question.text, question.attachments, () if began else question.context
+                )
             )
-        )
+        except QueueFull:
+            self._forget(question)
+            raise
         if receipt.redelivery:
-            for attachment in question.attachments:
-                self._uploads.forget(attachment)
+            self._forget(question)
             turn = (await self._engine.view(receipt.turn_id)).turn
             if turn.question.text != question.text or turn.conversation != key:
                 raise Problem(
@@ -217,6 +220,10 @@ class _Responses:
                     "take a new key for a new question",
                 )
         return receipt
+
+    def _forget(self, question: Question) -> None:
+        for attachment in question.attachments:
+            self._uploads.forget(attachment)
 
     def stream(
         self,

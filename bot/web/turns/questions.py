@@ -79,9 +79,9 @@ class _Image:
     mime_type: str
 
 
-def read_question(payload: Payload, uploads: Uploads) -> Question:
-    """The question of a request; its images are kept in `uploads`. Raises Problem with 422 where there is none, or
-    with something in it that cannot be read.
+def read_question(payload: Payload, uploads: Uploads, owner: str) -> Question:
+    """The question of a request; its images are kept in `uploads`, as those of `owner`. Raises Problem with 422 where
+    there is none, or with something in it that cannot be read.
     """
     said = _messages(payload)
     last = next((place for place in reversed(range(len(said))) if said[place].role == _PERSON), None)
@@ -94,7 +94,7 @@ def read_question(payload: Payload, uploads: Uploads) -> Question:
         raise _wrong("payload.messages", f"A question takes {MOST_IMAGES} images at most.")
     if not text.strip() and not images:
         raise _wrong("payload.messages", "The question is empty.")
-    attachments = tuple(_kept(uploads, number, each) for number, each in enumerate(images, start=1))
+    attachments = tuple(_kept(uploads, owner, number, each) for number, each in enumerate(images, start=1))
     return Question(text.strip() or described(attachments), _context(said[:last]), attachments)
 
 
@@ -144,8 +144,9 @@ def _image(address: str | dict[str, Any]) -> _Image:
         raise _wrong("payload.messages", "An image is no base64.") from None
 
 
-def _kept(uploads: Uploads, number: int, image: _Image) -> Attachment:
-    return uploads.keep(image.data, f"image-{number}.{image.mime_type.removeprefix('image/')}", image.mime_type)
+def _kept(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
+    name = f"image-{number}.{image.mime_type.removeprefix('image/')}"
+    return uploads.keep(image.data, name, image.mime_type, owner)
 
 
 def _wrong(field: str, said: str) -> Problem:
