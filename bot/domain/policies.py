@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.flows import Words
 from bot.domain.servers import EVERYWHERE
 from bot.domain.terms import NO_TERMS, Terms
 from bot.domain.tools import Tool, digest
@@ -119,24 +120,24 @@ class Ruling:
     """What was decided of one call, and on which grounds: kept with the call, so that it can be explained as it was.
 
     `policy` is never AUTO: that has become one of the others. `rule` is the id of the rule that counted, empty for the
-    default; `words` are what it said; `why` is why it counted, in sentences. `tainted` says that the call asks because
-    of the words that the model had read, whatever the rule says.
+    default; `words` are what it said; `why` is why it counted, in sentences. `taint` says whose words the model had
+    read if the call asks because of these, whatever the rule says; OWN if it does not.
     """
 
     policy: ApprovalPolicy
     rule: str = ""
     words: str = ""
     why: str = ""
-    tainted: bool = False
+    taint: Words = Words.OWN
 
     @property
     def asked_by(self) -> str:
         """The rule by its id and by what it said: an id that is a line of a file, or a number within a profile, may
         be another rule's tomorrow. A tainted call is asked for by that, too: what was granted before the model had
-        read others' words does not count after it.
+        read others' words does not count after it, nor what was granted after the team's words after strangers'.
         """
         rule = f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
-        return f"{rule} tainted".strip() if self.tainted else rule
+        return rule if self.taint is Words.OWN else f"{rule} after {self.taint}".strip()
 
 
 @dataclass(frozen=True, slots=True)

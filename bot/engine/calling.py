@@ -8,6 +8,7 @@ from functools import partial
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, Member
+from bot.domain.flows import Words
 from bot.domain.grants import terms_digest
 from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import Judgement
@@ -114,8 +115,8 @@ def _strayed(step: ToolStep, tool: Tool) -> str:
 
 def _granted(step: ToolStep, found: Judgement) -> bool:
     """Whether it runs on a grant that has answered what is asked now: the same rule, on the same terms."""
-    tainted = step.ruling is not None and step.ruling.tainted
-    asked = (replace(found.ruling, tainted=tainted).asked_by, terms_digest(found.terms))
+    taint = Words.OWN if step.ruling is None else step.ruling.taint
+    asked = (replace(found.ruling, taint=taint).asked_by, terms_digest(found.terms))
     return step.grant is not None and (step.grant.rule, step.grant.terms) == asked
 
 

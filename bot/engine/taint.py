@@ -80,7 +80,7 @@ class Taint:
         if not reason:
             return found
         why = " ".join(filter(None, (found.ruling.why, reason)))
-        return replace(found, ruling=replace(found.ruling, policy=ApprovalPolicy.ASK_USER, why=why, tainted=True))
+        return replace(found, ruling=replace(found.ruling, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words))
 
     def objection(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return why a person signs a call that a rule lets run; empty if it runs."""

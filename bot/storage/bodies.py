@@ -15,6 +15,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.argument_secrets import StoredSecret
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment
+from bot.domain.flows import Words
 from bot.domain.grants import GrantUse
 from bot.domain.messages import (
     FilePart,
@@ -158,7 +159,7 @@ def call_body(step: ToolStep) -> Body:
 
 def _ruling_body(ruling: Ruling) -> Body:
     body = {"policy": ruling.policy.value, "rule": ruling.rule, "words": ruling.words, "why": ruling.why}
-    return {**body, "tainted": True} if ruling.tainted else body
+    return body if ruling.taint is Words.OWN else {**body, "taint": ruling.taint.value}
 
 
 def read_ruling(body: Body) -> Ruling | None:
@@ -166,8 +167,10 @@ def read_ruling(body: Body) -> Ruling | None:
     ruling = body.get("ruling")
     if ruling is None:
         return None
-    policy, tainted = ApprovalPolicy(ruling["policy"]), ruling.get("tainted", False)
-    return Ruling(policy, ruling["rule"], ruling["words"], ruling["why"], tainted)
+    # An earlier release has not noted whose words they were.
+    usual = Words.SHARED if ruling.get("tainted") else Words.OWN
+    taint = Words(ruling.get("taint", usual))
+    return Ruling(ApprovalPolicy(ruling["policy"]), ruling["rule"], ruling["words"], ruling["why"], taint)
 
 
 def terms_body(terms: Terms) -> Body | None:

@@ -529,6 +529,23 @@ async def test_what_was_granted_before_strangers_words_were_read_does_not_count_
     assert view.turn.status is TurnStatus.DONE
 
 
+async def test_what_was_granted_after_the_teams_words_does_not_count_after_strangers_words(house: House) -> None:
+    with_tools(house, WIKI, tool("inbox__read", STRANGERS, CLOSED, reads=True), MAIL)
+    house.model.script = [
+        *(ask_for(call("wiki__read", "1")), ask_for(call("mail__send", "2")), ask_for(call("mail__send", "3"))),
+        *(ask_for(call("inbox__read", "4")), ask_for(call("mail__send", "5")), say("Sent.")),
+    ]
+    engine = guarded(house)
+    async with running(engine):
+        await engine.receive(message("tell them"))
+        (step,) = awaiting(await waiting(house))
+        assert step.call.id == "2"
+        await engine.grant(decision(step), Permission(ThisThread()), member(ANA))
+        view = await house.surface.wait_for(lambda view: len(calls_of(view)) == 5)
+    assert calls_of(view)[2].status is StepStatus.DONE
+    assert calls_of(view)[4].status is StepStatus.AWAITING
+
+
 async def test_a_person_who_runs_a_tool_by_hand_is_not_asked_because_of_what_a_model_has_read(house: House) -> None:
     with_tools(house, PAGE, MAIL)
     house.model.script = [ask_for(call("web__fetch", "1")), say("Read.")]
