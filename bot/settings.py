@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
@@ -168,6 +169,11 @@ def _address(value: str) -> str:
     return value
 
 
+def _arguments(value: Any) -> Any:
+    """A program and its arguments, quoted as in a shell, which runs none of it."""
+    return tuple(shlex.split(value)) if isinstance(value, str) else value
+
+
 def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
@@ -182,6 +188,7 @@ Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
 Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_windows)]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
+Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_arguments)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
 Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_networks)]
 Address = Annotated[str, AfterValidator(_address)]
@@ -206,6 +213,10 @@ class Settings(BaseSettings):
     db_password: SecretStr | None = None
     auto_migrate: bool = True
     retention_days: Annotated[float, Field(gt=0)] = 30.0
+    audit_key: SecretStr | None = None
+    audit_checkpoint_file: str = ""
+    audit_checkpoint_command: Arguments = ()
+    audit_checkpoint_interval: Duration = 300.0
     usage_retention_days: Annotated[float, AfterValidator(_past_a_month)] = 400.0
 
     bot_model: str = ""

@@ -1,4 +1,4 @@
-"""`countersign audit`: export it, see whether it is whole, note its last row; and the same for the doctor and the log.
+"""`countersign audit`: export it, verify it, seal it, note its last row; and the doctor's look at it.
 
 It works beside a running bot: the audit is read piece by piece, and what is added meanwhile is read, too.
 """
@@ -7,35 +7,40 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.app.database import current, fitting_database
+from bot.app.audit_report import report_json, report_text
+from bot.app.checkpoints import checkpoint_file
+from bot.app.database import current, fitting_database, unchanged_database
+from bot.app.login import login_name
 from bot.commands.audit_lines import csv_head, csv_line, json_line
 from bot.commands.moments import MOMENT, read_moment
 from bot.commands.phrases import counted
-from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, Misfit, Whole
+from bot.domain.audit import SEALED, AuditEntry, AuditHead, AuditQuery
 from bot.domain.checks import Check
 from bot.domain.checks import Finding as Verdict
-from bot.engine.schedule import DAY_SECONDS, Job
 from bot.errors import DatabaseError, SettingsError
+from bot.platforms.console.person import Person
 from bot.settings import Settings
+from bot.storage.address import read_address
 
 if TYPE_CHECKING:
     from bot.storage.audit_trail import SqlAuditTrail
+    from bot.storage.audit_verification import Noted
+    from bot.storage.checkpoints import CheckpointLines
     from bot.storage.database import Database
 
-log = logging.getLogger(__name__)
-
 FAILED = 1
-DOCTOR_SECONDS = 5.0
-"""How long the doctor reads: longer than that takes an audit of a hundred thousand rows and more."""
-_RESTORE = "restore a backup beside it and compare, and find out who has access to the database"
+DOCTOR_SECONDS = 10.0
+"""How long the doctor may take on a machine that is busy."""
+_GRACE_SECONDS = 60.0
+_RESTORE = "compare it with a backup, and find out who has access to the database; see docs/audit.md"
 
 
 class Format(StrEnum):
@@ -58,17 +63,37 @@ async def export(settings: Settings, written_as: Format, since: str, until: str)
     return 0
 
 
-async def verify(settings: Settings, known: str) -> int:
-    """Say whether every row is what it was; the exit code. Raises CountersignError."""
-    head = _head(known)
+async def verify(settings: Settings, known: str, checkpoints: Sequence[Path], *, as_json: bool) -> int:
+    """Compare the audit with everything that is known of it, and write a report; the exit code. Raises
+    CountersignError.
+    """
+    noted = await asyncio.to_thread(_noted, settings, checkpoints, _head(known))
     async with _opened_trail(settings) as trail:
-        match await trail.verify(head):
-            case Whole(last):
-                sys.stdout.write(f"{counted(last.seq, 'row')}, all of them whole. The last one is {last}\n")
-                return 0
-            case Misfit() as misfit:
-                sys.stderr.write(f"countersign: {_told(misfit)} Fix: {_RESTORE}\n")
-                return FAILED
+        report = await trail.verify(noted)
+    sys.stdout.write(f"{report_json(report) if as_json else report_text(report)}\n")
+    if report.fits:
+        return 0
+    many = counted(sum(finding.certain for finding in report.findings) + report.more, "finding")
+    sys.stderr.write(f"countersign: The audit does not fit ({many}). Fix: {_RESTORE}\n")
+    return FAILED
+
+
+async def seal(settings: Settings, reason: str) -> int:
+    """Add the row by which the operator vouches for all rows and checkpoints before it; the exit code. Raises
+    CountersignError.
+    """
+    if not reason.strip():
+        raise SettingsError("--reason is empty.", "say why the rows before can be trusted")
+    module = await asyncio.to_thread(importlib.import_module, "bot.storage.audit")
+    person = Person(login_name()).author.principal
+    await _require_database(settings)
+    async with fitting_database(settings, migrate=False) as database:
+        if not await asyncio.to_thread(database.audit_keys.prepare):
+            raise SettingsError(
+                "There is no key to seal the audit with.", "set AUDIT_KEY; `countersign secrets generate-key` makes one"
+            )
+        await database.run(lambda connection: module.record(connection, SEALED, person, reason=reason.strip()))
+    return await verify(settings, "", (), as_json=False)
 
 
 async def head(settings: Settings) -> int:
@@ -78,42 +103,40 @@ async def head(settings: Settings) -> int:
     return 0
 
 
-async def examine_audit(database: Database) -> Check:
-    """The doctor's look at it: all of it, unless that takes too long."""
+async def examine_audit(settings: Settings, database: Database) -> Check:
+    """The doctor's look at the latest rows, checkpoints and turns: what it reads is bounded."""
     trail = await _trail_of(database)
     began_at = time.monotonic()
     try:
         async with asyncio.timeout(DOCTOR_SECONDS):
-            found = await trail.verify()
+            noted = await asyncio.to_thread(_noted, settings, (), None)
+            report = await trail.verify(noted, quick=True)
     except TimeoutError:
-        detail = f"It is long: not all of its {counted((await trail.head()).seq, 'row')} were read."
+        detail = f"It took more than {DOCTOR_SECONDS:g} s to look at the latest rows."
         return Check("whole", Verdict.SKIPPED, detail, "run `countersign audit verify`")
     seconds = time.monotonic() - began_at
-    match found:
-        case Whole(last):
-            return Check(
-                "whole", Verdict.WELL, f"{counted(last.seq, 'row')}, each follows the one before.", "", seconds
-            )
-        case Misfit() as misfit:
-            return Check("whole", Verdict.BROKEN, _told(misfit), _RESTORE, seconds)
-
-
-def daily_head(database: Database) -> Job:
-    """Notes the last row in the log once a day: with a log that is kept elsewhere, rows cut off the end show."""
-
-    async def note() -> None:
-        log.info("the last row of the audit is %s", await (await _trail_of(database)).head())
-
-    return Job("audit head", DAY_SECONDS, note)
+    rows = counted(report.rows, "row") if report.whole else f"The latest {counted(report.rows, 'row')}"
+    for certain, verdict in ((True, Verdict.BROKEN), (False, Verdict.DOUBTFUL)):
+        for finding in report.findings:
+            if finding.certain is certain:
+                return Check("whole", verdict, finding.what, f"run `countersign audit verify`; {_RESTORE}", seconds)
+    if not database.audit_keys.ids and report.rows:
+        detail = f"{rows}, each follows the one before. They have no MACs, because there is no key."
+        return Check("whole", Verdict.DOUBTFUL, detail, "set AUDIT_KEY", seconds)
+    return Check("whole", Verdict.WELL, f"{rows}, each follows the one before and fits what is known.", "", seconds)
 
 
 @asynccontextmanager
 async def _opened_trail(settings: Settings) -> AsyncIterator[SqlAuditTrail]:
+    await _require_database(settings)
+    async with unchanged_database(settings) as database:
+        yield await _trail_of(database)
+
+
+async def _require_database(settings: Settings) -> None:
     found, _ = await current(settings)
     if not found:
         raise DatabaseError("There is no database yet, and so no audit.", "start the bot once, or check DATABASE_URL")
-    async with fitting_database(settings, migrate=False) as database:
-        yield await _trail_of(database)
 
 
 async def _trail_of(database: Database) -> SqlAuditTrail:
@@ -122,16 +145,47 @@ async def _trail_of(database: Database) -> SqlAuditTrail:
     return trail
 
 
+def _noted(settings: Settings, more: Sequence[Path], head: AuditHead | None) -> Noted:
+    """Read the checkpoints of the file that the bot writes, of the log of a chat, and of `more` files. Raises
+    SettingsError if one of those cannot be read.
+    """
+    module = importlib.import_module("bot.storage.checkpoints")
+    verification = importlib.import_module("bot.storage.audit_verification")
+    expected = checkpoint_file(settings)
+    log_file = read_address(settings.database_url).folder / "countersign.log"
+    places: list[CheckpointLines] = []
+    for path in (expected, log_file.with_name("countersign.log.1"), log_file):
+        if path is None:
+            continue
+        try:
+            found = module.read_checkpoints(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        places += [found] if found.checkpoints or found.torn or path == expected else []
+    for path in more:
+        try:
+            places.append(module.read_checkpoints(path))
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    interval = settings.audit_checkpoint_interval
+    late = None if interval is None else 2 * interval + _GRACE_SECONDS
+    noted: Noted = verification.Noted(places, head, expected, late)
+    return noted
+
+
+def _unreadable(path: Path, error: OSError) -> SettingsError:
+    reason = error.strerror or type(error).__name__
+    return SettingsError(f"The checkpoints in {path} cannot be read: {reason}.", "check the file and its permissions")
+
+
 def _line_of(written_as: Format) -> Callable[[AuditEntry], str]:
     match written_as:
         case Format.JSONL:
             return json_line
         case Format.CSV:
             return csv_line
-
-
-def _told(misfit: Misfit) -> str:
-    return f"The audit does not fit from row {misfit.seq} on: {misfit.reason}."
 
 
 def _moment(option: str, text: str, now: float) -> float | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 import signal
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from typing import Any
 
 from bot.app.database import fitting_database, held_database
 from bot.app.house import House, WatchLog, opened_house
+from bot.app.login import login_name
 from bot.app.models import ModelChoice, choose_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
@@ -61,14 +60,6 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
             return await _read_beside(settings, person, options.conversation, streams)
         log_to_file(settings.log_level, read_address(settings.database_url).folder / "countersign.log")
         return await _Session(settings, files, options, choice, person, streams, watch_log).run()
-
-
-def login_name() -> str:
-    """Who has started the program, as the system knows them."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user that has no name
-        return f"uid-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bot.app.checkpoints import CheckpointWriter
+from bot.app.secrets import audit_keys
 from bot.errors import DatabaseError
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, SqliteFile, read_address
@@ -43,9 +45,11 @@ def held_database(settings: Settings, purpose: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def opened_database(settings: Settings) -> AsyncIterator[Database]:
-    """Open the database as it is. Raises DatabaseError."""
+    """Open the database as it is. Raises DatabaseError, and SettingsError if a key of the audit cannot be read."""
+    keys = audit_keys(settings)
     module = await asyncio.to_thread(importlib.import_module, "bot.storage.opening")
     database: Database = await asyncio.to_thread(module.open_database, settings.database_url)
+    database.audit_keys = keys
     try:
         yield database
     finally:
@@ -55,8 +59,30 @@ async def opened_database(settings: Settings) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def fitting_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
     """Open the database with this release's schema in it. `migrate` says whether one that lacks it is brought there;
-    the caller holds the database then. Raises DatabaseError.
+    the caller holds the database then. If rows of the audit were written to it, a checkpoint is written before it is
+    closed. Raises DatabaseError.
     """
+    async with _checked_database(settings, migrate=migrate) as database:
+        checkpoints = CheckpointWriter(settings, database)
+        await checkpoints.begin()
+        try:
+            yield database
+        finally:
+            if database.audit_keys.used:
+                await checkpoints.write()
+
+
+@asynccontextmanager
+async def unchanged_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open a database with this release's schema to read it: nothing is written to it, or beside it. Raises
+    DatabaseError.
+    """
+    async with _checked_database(settings, migrate=False) as database:
+        yield database
+
+
+@asynccontextmanager
+async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
     schema = await _schema()
     async with opened_database(settings) as database:
         if migrate:

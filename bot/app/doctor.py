@@ -14,9 +14,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bot.app.audit import examine_audit
-from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
 from bot.app.discord import examine_discord
+from bot.app.login import login_name
 from bot.app.model_check import examine_models
 from bot.app.office import opened_office
 from bot.app.operator_files import OperatorFiles, read_operator_files
@@ -159,7 +159,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
         async with fitting_database(settings, migrate=False) as database:
             yield "database", Check("opened", Finding.WELL, database.name)
             yield "database", await _written(database)
-            yield "audit", await examine_audit(database)
+            yield "audit", await examine_audit(settings, database)
             async with opened_office(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
             ) as office:

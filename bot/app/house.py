@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.app.audit import daily_head
+from bot.app.checkpoints import CheckpointWriter
 from bot.app.database import fitting_database
 from bot.app.models import ModelChoice, Models, choose_model
 from bot.app.office import Office, opened_office
@@ -82,6 +82,9 @@ async def opened_house(
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(fitting_database(settings, migrate=settings.auto_migrate))
         database.observe = observe
+        if not await asyncio.to_thread(database.audit_keys.prepare):
+            log.warning("the audit has no key: a row that is rewritten shows by checkpoints alone; set AUDIT_KEY")
+        checkpoints = CheckpointWriter(settings, database)
         office = await stack.enter_async_context(
             opened_office(
                 settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe
@@ -96,7 +99,6 @@ async def opened_house(
             retention(turn_log, settings.retention_days),
             usage_retention(office.stores.usage, settings.usage_retention_days),
             tidying(office.stores.quotas),
-            daily_head(database),
         ]
         if settings.mcp_sync_interval is not None:
             jobs.append(Job("sync", settings.mcp_sync_interval, office.toolbox.sync_all))
@@ -117,6 +119,7 @@ async def opened_house(
             observe=observe,
             allow=office.spending.allow,
         )
+        await stack.enter_async_context(_kept_running(checkpoints.run(), "audit checkpoints"))
         await stack.enter_async_context(_kept_running(office.administration.run(), "administration"))
         running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
         yield House(engine, office.commands, turn_log, office, running)

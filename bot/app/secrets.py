@@ -19,7 +19,8 @@ from bot.domain.secret_strength import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_of
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.storage.key_file import key_beside
+from bot.storage.audit_keys import AuditKeys, stretch
+from bot.storage.key_file import key_beside, key_path
 from bot.storage.secret_box import KEY_VARIABLE, SecretBox, make_box, read_keys
 from bot.storage.secret_sources import open_regular_file
 
@@ -36,7 +37,7 @@ def secret_box(settings: Settings) -> SecretBox:
     key, password = _plain(settings.mcp_encryption_key), _plain(settings.encryption_master_password)
     match read_address(settings.database_url):
         case SqliteFile(path) if not key and not password:
-            return SecretBox(later=lambda: _key_beside(path))
+            return SecretBox(later=lambda: _key_beside(path, logging.WARNING))
         case SqliteFile() | PostgresServer():
             return make_box(key, password)
 
@@ -59,11 +60,29 @@ def check_operator_secrets(settings: Settings) -> None:
         )
 
 
-def _key_beside(path: Path) -> tuple[bytes, ...]:
+def audit_keys(settings: Settings) -> AuditKeys:
+    """Return the keys of the audit: those of AUDIT_KEY, then one for each key that encrypts secrets. Without any of
+    them, SQLite uses the key beside the file; a server has none. Raises SettingsError.
+    """
+    own = read_keys(_plain(settings.audit_key), "AUDIT_KEY")
+    encryption = read_keys(_plain(settings.mcp_encryption_key), KEY_VARIABLE)
+    password = _plain(settings.encryption_master_password)
+    match read_address(settings.database_url):
+        case SqliteFile(path) if not (own or encryption or password):
+            return AuditKeys(lambda: _existing_key_beside(path), lambda: _key_beside(path, logging.INFO))
+        case SqliteFile() | PostgresServer():
+            return AuditKeys(lambda: (*own, *encryption, *((stretch(password),) if password else ())))
+
+
+def _key_beside(path: Path, level: int) -> tuple[bytes, ...]:
     kept = key_beside(path)
     if kept.new:
-        log.warning("secrets are encrypted with a new key in %s: keep a copy of it, but not beside", kept.path)
+        log.log(level, "new key of stored secrets and of the audit in %s: keep a copy of it, but not beside", kept.path)
     return read_keys(kept.text, f"The file {kept.path}")
+
+
+def _existing_key_beside(path: Path) -> tuple[bytes, ...]:
+    return _key_beside(path, logging.INFO) if key_path(path).exists() else ()
 
 
 class UsableSecrets:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
-from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
+from bot.app.login import login_name
 from bot.app.office import opened_office
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box

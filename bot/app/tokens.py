@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bot.app.chat import login_name
 from bot.app.database import current, fitting_database, upgrade
+from bot.app.login import login_name
 from bot.domain.callers import OPERATOR_NAME, ApiToken, Role
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,21 +49,42 @@ def verify_audit(
     head: Annotated[
         str, typer.Option(metavar="NUMBER:HASH", help="A row that was noted before, by `countersign audit head`.")
     ] = "",
+    checkpoints: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Another file or log with checkpoints in it; may be given several times."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the report as one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
-    """See whether every row is what it was; exit code 1 and the row's number if one is not."""
+    """Compare the audit with its keys, its checkpoints and the turns it is about; exit code 1 if something is wrong."""
 
     async def check(settings: Settings) -> int:
         from bot.app.audit import verify  # noqa: PLC0415
 
-        return await verify(settings, head)
+        return await verify(settings, head, checkpoints or (), as_json=as_json)
 
     run_command(check, debug=debug)
 
 
+@commands.command("seal")
+def seal_audit(
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the rows before can be trusted.")],
+    debug: Debug = False,
+) -> None:
+    """Vouch for all rows and checkpoints before now: after a restored backup, or before an old key is taken away."""
+
+    async def add(settings: Settings) -> int:
+        from bot.app.audit import seal  # noqa: PLC0415
+
+        return await seal(settings, reason)
+
+    run_command(add, debug=debug)
+
+
 @commands.command("head")
 def head_of_audit(*, debug: Debug = False) -> None:
-    """Print the number and hash of the last row: keep them elsewhere, rows cut off the end show only by them."""
+    """Print the number and hash of the last row, to be noted elsewhere."""
 
     async def show(settings: Settings) -> int:
         from bot.app.audit import head  # noqa: PLC0415

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from bot.domain.audit import AuditEntry
 
 CSV_HEADINGS = (
-    "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash",
+    "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash", "mac",
 )  # fmt: skip
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - spreadsheets take the wide ones for the others
 
@@ -30,6 +30,7 @@ def json_line(entry: AuditEntry) -> str:
             "facts": facts,
             "previous": entry.previous,
             "hash": entry.hash,
+            "mac": entry.mac,
         }
     )
 
@@ -46,6 +47,7 @@ def csv_line(entry: AuditEntry) -> str:
         json.dumps(dict(entry.facts), sort_keys=True),
         entry.previous,
         entry.hash,
+        entry.mac,
     )
     return _written((entry.seq, *(_inert(str(cell)) for cell in cells)))
 

@@ -1,4 +1,4 @@
-"""The audit as values: its rows, what is looked for in them, its last row as others may remember it.
+"""The audit as values: its rows, what is looked for in them, checkpoints of it, the result of a verification.
 
 Read by commands and by the command line; written in `bot.storage.audit` alone. Knows no database.
 """
@@ -8,9 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 NO_HASH = "0" * 64
 """What the first row follows."""
+
+SEALED = "sealed audit"
+"""The kind of a row by which the operator vouches for all rows before it."""
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "requests": ("asked", "revised", "expired", "not shown", "asked back", "answered"),
@@ -35,6 +39,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "profiles": ("added profile", "changed profile", "deleted profile", "bound profile", "unbound profile"),
     "tokens": ("made token", "revoked token"),
     "deletions": ("deleted conversation", "deleted old turns"),
+    "seals": (SEALED,),
 }
 """What people may narrow the audit to, and the rows' own words for it."""
 
@@ -44,7 +49,8 @@ _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One row of the audit. `at` is epoch seconds, `actor` a principal, `facts` plain JSON values; `subject` is the id
-    of the server or profile it is about. `hash` is over all of it and `previous`, the hash of the row before.
+    of the server or profile it is about. `hash` is over all of it and `previous`, the hash of the row before. `mac`, as
+    `key id:hex`, is over `hash`.
     """
 
     seq: int
@@ -57,6 +63,7 @@ class AuditEntry:
     subject: str = ""
     previous: str = ""
     hash: str = ""
+    mac: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class AuditQuery:
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """The number and hash of the last row: with it, and only with it, rows that were cut off at the end show."""
+    """The number and hash of the last row, as the operator may note it somewhere else."""
 
     seq: int = 0
     hash: str = NO_HASH
@@ -103,19 +110,144 @@ class AuditHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """Every row fits; `head` is the last one."""
+class Checkpoint:
+    """A row of the audit as it was noted outside the database: its number and hash, and when that was (`at`, epoch
+    seconds by the database's clock). Rows are numbered from 1 without gaps, so `seq` is also their count. `key` and
+    `mac` are empty if it was noted without a key.
+    """
 
-    head: AuditHead
+    seq: int
+    hash: str
+    at: float
+    key: str = ""
+    mac: str = ""
+
+    @property
+    def signed_text(self) -> str:
+        """The text that the MAC is over."""
+        return f"{self.seq}:{self.hash} at {self.at!r}"
+
+    def __str__(self) -> str:
+        return f"{_MARK} {self.signed_text} key {self.key or NO_KEY} mac {self.mac or NO_KEY}"
+
+    @classmethod
+    def find(cls, line: str) -> Checkpoint | None:
+        """Return the checkpoint that a line of a file or a log holds, None if it holds none. Raises ValueError for a
+        line that begins one and does not end it.
+        """
+        begins = line.find(_MARK)
+        if begins < 0:
+            return None
+        found = _CHECKPOINT.match(line, begins)
+        if found is None:
+            raise ValueError("not a whole checkpoint")
+        seq, row_hash, at, key, mac = found.groups()
+        return cls(int(seq), row_hash, float(at), *("" if each == NO_KEY else each for each in (key, mac)))
+
+
+NO_KEY = "none"
+"""Stands for the key and the MAC of a checkpoint that has neither."""
+_MARK = "audit checkpoint v1"
+_CHECKPOINT = re.compile(
+    rf"{_MARK} (\d{{1,18}}):([0-9a-f]{{64}}) at (\d{{1,12}}\.\d{{1,9}})"
+    rf" key ([0-9a-f]{{16}}|{NO_KEY}) mac ([0-9a-f]{{64}}|{NO_KEY})(?![0-9a-f])"
+)
+
+
+class MacCheck(StrEnum):
+    """How a MAC compares with the keys that are at hand."""
+
+    GOOD = "good"
+    WRONG = "wrong"
+    MISSING = "missing"
+    UNKNOWN_KEY = "unknown key"
+
+
+class Fault(StrEnum):
+    """The kinds of findings of a verification."""
+
+    CHANGED = "changed"
+    MISSING = "missing"
+    ADDED = "added"
+    REWRITTEN = "rewritten"
+    UNSIGNED = "unsigned"
+    UNKNOWN_KEY = "unknown key"
+    TRIGGERS = "triggers"
+    CHECKPOINT = "checkpoint"
+    NOT_COVERED = "not covered"
+    TURN = "turn"
+    DELETED_TURNS = "deleted turns"
+    GRANT = "grant"
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """The first row that does not fit, and why, in a sentence. `seq` is the number of a row that is missing, too."""
+class AuditFinding:
+    """One finding of a verification. `what` says what does not fit, `means` what may have happened, each in a sentence.
+    `first` and `last` are the rows it is about, 0 if it is about none. `certain` is False for what only limits what
+    the verification can tell.
+    """
+
+    fault: Fault
+    what: str
+    means: str
+    first: int = 0
+    last: int = 0
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """How many rows have a MAC by a key. `known` says whether that key is at hand."""
+
+    id: str
+    rows: int
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSeal:
+    """A row by which the operator has vouched for all rows and checkpoints before it."""
 
     seq: int
+    at: float
+    actor: str
     reason: str
 
 
-Finding = Whole | Misfit
-"""What verifying comes to."""
+@dataclass(frozen=True, slots=True)
+class CheckpointPlace:
+    """One file that was searched for checkpoints: how many it holds, how many fit the rows, and the last of those.
+    `set_aside` counts those that do not fit and are older than a seal.
+    """
+
+    path: str
+    found: int
+    fitting: int
+    set_aside: int
+    last: Checkpoint | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The result of a verification. `rows` is the number of rows compared; `whole` is False if it was limited to the
+    latest ones. `unsigned` counts rows without a MAC, `turns` the turns compared. `findings` are the first ones,
+    `more` counts those left out.
+    """
+
+    head: AuditHead
+    rows: int
+    whole: bool
+    first_at: float | None
+    last_at: float | None
+    keys: tuple[KeyUse, ...]
+    unsigned: int
+    seal: AuditSeal | None
+    places: tuple[CheckpointPlace, ...]
+    turns: int
+    findings: tuple[AuditFinding, ...]
+    more: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """True if nothing was found that is certain to be wrong."""
+        return not any(finding.certain for finding in self.findings)

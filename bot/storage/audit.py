@@ -1,7 +1,8 @@
 """The audit: what people asked for, decided and stopped, and what was run because of it, for ever.
 
-Each row carries the hash of the one before it, so that a row that was changed, taken out or put in later shows. Rows
-name things and people and carry hashes of arguments, never what was said: deleting a conversation leaves them.
+Each row carries the hash of the one before it and a MAC over its own hash, so that a row that was changed, taken out,
+put in or written anew later shows. Rows name things and people and carry hashes of arguments, never what was said:
+deleting a conversation leaves them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.audit import NO_HASH
-from bot.storage.audit_chain import Chain, row_hash
+from bot.storage.audit_chain import row_hash
+from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
 from bot.storage.clock import now
 from bot.storage.tables import audit, turns
 
@@ -23,6 +25,8 @@ _LOCK = 0x436F756E
 
 NOBODY = "countersign"
 """The actor of what the clock or a crash did."""
+
+_NO_KEYS = AuditKeys()
 
 _lock = sa.select(sa.func.pg_advisory_xact_lock(_LOCK))
 _last = sa.select(audit.c.seq, audit.c.hash, now().label("at")).order_by(audit.c.seq.desc()).limit(1)
@@ -70,7 +74,9 @@ def record(
         "body": _body(subject, facts),
         "previous": last.hash if last else NO_HASH,
     }
-    connection.execute(_add, {**row, "subject": subject, "hash": row_hash(row)})
+    digest = row_hash(row)
+    keys: AuditKeys = connection.info.get(CONNECTION_KEY, _NO_KEYS)
+    connection.execute(_add, {**row, "subject": subject, "hash": digest, "mac": keys.sign_row(digest)})
 
 
 def record_once(
@@ -94,16 +100,6 @@ def rows(connection: sa.Connection) -> Iterator[dict[str, Any]]:
     """Every row, oldest first."""
     for row in connection.execute(_rows).mappings():
         yield dict(row)
-
-
-def first_that_does_not_fit(connection: sa.Connection) -> int | None:
-    """The number of the first row that was changed, is missing or does not follow the one before it; None if all is
-    well. In one transaction: `audit_trail` reads long ones.
-    """
-    chain = Chain()
-    misfits = (misfit for row in rows(connection) if (misfit := chain.add(row)) is not None)
-    misfit = next(misfits, None)
-    return None if misfit is None else misfit.seq
 
 
 def _take_turns(connection: sa.Connection) -> None:

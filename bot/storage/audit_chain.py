@@ -1,48 +1,164 @@
-"""How the rows of the audit hang together: each has its number, and a hash over itself and the row before it.
+"""The chain of the audit: each row has its number, a hash over itself and the row before it, and a MAC over that hash.
 
-Used by whoever writes rows (`audit`) and whoever checks them (`audit_trail`). Whatever may stand in a row that somebody
-has changed by hand, of whichever type, is a misfit and no error.
+`row_hash` is the hash that writers store. `ChainCheck` compares rows in their order. A row that was changed by hand may
+hold values of any type: they are findings, never errors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from bot.domain.audit import AuditHead, Misfit
+from bot.domain.audit import SEALED, AuditFinding, AuditHead, AuditSeal, Checkpoint, Fault, KeyUse, MacCheck
+from bot.storage.audit_keys import AuditKeys
+
+LARGEST_REPORT = 1_000
+"""Findings that are kept of one verification. The others are counted."""
+
+_MEANS = {
+    Fault.CHANGED: "somebody changed it by hand",
+    Fault.MISSING: "somebody deleted rows",
+    Fault.ADDED: "somebody inserted a row",
+    Fault.REWRITTEN: "somebody without the key rewrote rows and calculated their hashes",
+    Fault.UNSIGNED: "they were written without a key, or somebody without the key rewrote them",
+    Fault.UNKNOWN_KEY: "the key was replaced or lost, or somebody rewrote the rows with a key of their own",
+}
 
 
-class Chain:
-    """Takes rows in their order and compares each with the one before. `known` is a row that somebody remembers."""
+class Findings:
+    """Findings of one verification, in order. Neighboring rows with the same fault are one finding."""
 
-    def __init__(self, known: AuditHead | None = None) -> None:
-        self._known = known
-        self.head = AuditHead()
+    def __init__(self) -> None:
+        self.kept: list[AuditFinding] = []
+        self.more = 0
 
-    def add(self, row: Mapping[str, Any]) -> Misfit | None:
-        """Go on by one row. After a misfit the chain is of no use."""
-        seq = row["seq"]
-        misplaced = _misplaced(seq, self.head.seq + 1)
-        if misplaced is not None:
-            return misplaced
-        if row["hash"] != row_hash(row) or not _names_its_subject(row):
-            return Misfit(seq, f"row {seq} was changed")
-        if row["previous"] != self.head.hash:
+    def add(self, finding: AuditFinding) -> None:
+        """Keep a finding, or count it."""
+        if len(self.kept) < LARGEST_REPORT:
+            self.kept.append(finding)
+        else:
+            self.more += 1
+
+    def add_row(self, fault: Fault, seq: int, what: str, whats: str) -> None:
+        """Keep a fault of one row. `what` and `whats` end the sentences "Row 5 …" and "Rows 5 to 7 …"."""
+        last = self.kept[-1] if self.kept else None
+        if last is not None and last.fault is fault and last.last == seq - 1:
+            told = f"Rows {last.first} to {seq} {whats}."
+            self.kept[-1] = replace(last, last=seq, what=told)
+        else:
+            self.add(AuditFinding(fault, f"Row {seq} {what}.", _MEANS[fault], seq, seq))
+
+    def drop_before(self, seq: int, faults: Sequence[Fault]) -> None:
+        """Take out findings of these kinds about rows before one."""
+        self.kept = [each for each in self.kept if each.fault not in faults or each.last >= seq]
+
+
+class ChainCheck:
+    """Compares rows in their order, and goes on after each finding. `after` is the row before the first one."""
+
+    def __init__(self, keys: AuditKeys, findings: Findings, after: AuditHead | None = None) -> None:
+        self.head = after or AuditHead()
+        self.rows = 0
+        self.unsigned = 0
+        self.seal: AuditSeal | None = None
+        self.first_at: float | None = None
+        self.last_at: float | None = None
+        self._keys = keys
+        self._ids = keys.ids
+        self._findings = findings
+        self._uses: Counter[str] = Counter()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Compare the next row."""
+        self.rows += 1
+        seq, due = row["seq"], self.head.seq + 1
+        if not isinstance(seq, int):
+            told = f"Where row {due} should be, there is one without a number."
+            self._findings.add(AuditFinding(Fault.CHANGED, told, _MEANS[Fault.CHANGED], due, due))
+            return
+        if seq < due:
+            self._findings.add_row(Fault.ADDED, seq, "was put in: it has no place there", "were put in")
+            return
+        gap = seq > due
+        if gap:
+            told = f"Row {due} is missing." if seq == due + 1 else f"Rows {due} to {seq - 1} are missing."
+            self._findings.add(AuditFinding(Fault.MISSING, told, _MEANS[Fault.MISSING], due, seq - 1))
+        self._compare(row, seq, gap=gap)
+        self.head = AuditHead(seq, str(row["hash"]))
+
+    def key_uses(self) -> tuple[KeyUse, ...]:
+        """The keys that rows name, most rows first."""
+        return tuple(KeyUse(key, rows, key in self._ids) for key, rows in self._uses.most_common())
+
+    def _compare(self, row: Mapping[str, Any], seq: int, *, gap: bool) -> None:
+        whole = row["hash"] == row_hash(row) and _names_its_subject(row)
+        if not whole:
+            self._findings.add_row(Fault.CHANGED, seq, "was changed", "were changed")
+        elif row["previous"] != self.head.hash and not gap:
             before = f"row {seq - 1}" if seq > 1 else "the beginning"
-            return Misfit(seq, f"row {seq} does not follow {before}: one of them was put in or written anew")
-        self.head = AuditHead(seq, row["hash"])
-        if self._known is not None and seq == self._known.seq and self.head != self._known:
-            return Misfit(seq, f"row {seq} is another than the one that was known: the audit was written anew")
-        return None
+            told = f"does not follow {before}: one of them was put in or written anew"
+            self._findings.add_row(Fault.CHANGED, seq, told, "do not follow each other")
+        mac = self._keys.check_row(str(row["hash"]), row["mac"])
+        self._count(row["mac"], mac)
+        match mac:
+            case MacCheck.WRONG:
+                told = "a MAC that is not of their key"
+                self._findings.add_row(Fault.REWRITTEN, seq, "has a MAC that is not of its key", f"have {told}")
+            case MacCheck.MISSING if self._ids:
+                self._findings.add_row(Fault.UNSIGNED, seq, "has no MAC", "have no MAC")
+            case MacCheck.UNKNOWN_KEY:
+                told = f"a MAC by the key {_key_of(row['mac'])}, which is not here"
+                self._findings.add_row(Fault.UNKNOWN_KEY, seq, f"has {told}", f"have {told}")
+            case MacCheck.GOOD if whole:
+                self._look_for_seal(row, seq)
+            case _:
+                pass
+        if isinstance(at := row["at"], float):
+            self.first_at = at if self.first_at is None else self.first_at
+            self.last_at = at
 
-    def end(self) -> Misfit | None:
-        """There are no more rows."""
-        if self._known is None or self._known.seq <= self.head.seq:
-            return None
-        last = self.head.seq
-        return Misfit(last + 1, f"row {last + 1} is missing: row {self._known.seq} was known, and {last} is the last")
+    def _count(self, mac: object, check: MacCheck) -> None:
+        if check is MacCheck.MISSING:
+            self.unsigned += 1
+        else:
+            self._uses[_key_of(mac)] += 1
+
+    def _look_for_seal(self, row: Mapping[str, Any], seq: int) -> None:
+        if row["kind"] != SEALED:
+            return
+        facts = json.loads(row["body"])
+        self.seal = AuditSeal(seq, row["at"], row["actor"], str(facts.get("reason", "")))
+        # The chain leads from this row, whose MAC is good, to every row before it: none was changed since.
+        self._findings.drop_before(seq, (Fault.UNSIGNED, Fault.UNKNOWN_KEY))
+
+
+class CheckpointCheck:
+    """Compares rows with what was noted of them outside the database."""
+
+    def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
+        self._by_seq: dict[int, list[Checkpoint]] = {}
+        for each in checkpoints:
+            self._by_seq.setdefault(each.seq, []).append(each)
+        self.looked_up: set[Checkpoint] = set()
+        self.fitting: set[Checkpoint] = {each for each in checkpoints if (each.seq, each.hash) == _NO_ROW}
+
+    def add(self, seq: object, row_hash: object) -> None:
+        """Compare one row."""
+        if isinstance(seq, int) and seq in self._by_seq:
+            self.looked_up.update(self._by_seq[seq])
+            self.fitting.update(each for each in self._by_seq[seq] if each.hash == row_hash)
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The fitting checkpoint of the highest row."""
+        return max(self.fitting, key=lambda each: (each.seq, each.at), default=None)
+
+
+_NO_ROW = (AuditHead().seq, AuditHead().hash)
 
 
 def row_hash(row: Mapping[str, Any]) -> str:
@@ -63,12 +179,12 @@ def row_hash(row: Mapping[str, Any]) -> str:
         return ""
 
 
-def _misplaced(seq: Any, due: int) -> Misfit | None:
-    if not isinstance(seq, int):
-        return Misfit(due, f"where row {due} should be, there is one without a number")
-    if seq > due:
-        return Misfit(due, f"row {due} is missing: the next one is row {seq}")
-    return Misfit(seq, f"row {seq} was put in: it has no place there") if seq < due else None
+def _key_of(mac: object) -> str:
+    key = mac.partition(":")[0] if isinstance(mac, str) else "?"
+    return key if len(key) == _ID_LENGTH and key.isalnum() and key.isascii() else "?"
+
+
+_ID_LENGTH = 16
 
 
 def _names_its_subject(row: Mapping[str, Any]) -> bool:

@@ -79,6 +79,7 @@ def entry_of(row: Row) -> AuditEntry:
         subject=row["subject"],
         previous=row["previous"],
         hash=row["hash"],
+        mac=row["mac"],
     )
 
 

@@ -1,22 +1,20 @@
-"""All of the audit, read piece by piece: to be exported, and to see whether every row is what it was.
+"""All of the audit, read piece by piece: exported, and verified.
 
-For the command line, the doctor and the daily line in the log. Each piece is a transaction of its own, so that a long
-audit takes little memory and never holds up the bot; what is added meanwhile is read, too.
+Each piece is a transaction of its own, so that a long audit takes little memory and never holds up the bot. Rows that
+are added meanwhile are read, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, Finding, Whole
-from bot.storage.audit_chain import Chain
+from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, AuditReport
 from bot.storage.audit_rows import Row, entry_of, read_head, read_on
+from bot.storage.audit_verification import NOTHING_NOTED, Noted, Verification
 from bot.storage.database import Database
 
 PIECE = 500
 """Rows a transaction."""
-
-_ALL = AuditQuery()
 
 
 class SqlAuditTrail:
@@ -38,22 +36,11 @@ class SqlAuditTrail:
                 yield entry_of(row)
             rows = await self._read(query, rows[-1]["seq"], self._piece) if len(rows) == self._piece else ()
 
-    async def verify(self, known: AuditHead | None = None) -> Finding:
-        """Compare every row with the one before, from the first on, and row `known.seq` with what is known of it.
-
-        Found is whatever was changed, put in or taken out in between; what was cut off at the end, or an audit that was
-        written anew as a whole, only with a `known` row from before.
+    async def verify(self, noted: Noted = NOTHING_NOTED, *, quick: bool = False) -> AuditReport:
+        """Compare every row with the one before, with its MAC, with what was noted outside the database, and with the
+        turns it is about. `quick` limits all of it to the latest rows and turns.
         """
-        chain = Chain(known)
-        rows = await self._read(_ALL, None, self._piece)
-        while rows:
-            for row in rows:
-                misfit = chain.add(row)
-                if misfit is not None:
-                    return misfit
-            # A piece begins once more with the row that the one before has ended with: two of one number would show.
-            rows = (await self._read(_ALL, chain.head.seq - 1, self._piece + 1))[1:]
-        return chain.end() or Whole(chain.head)
+        return await Verification(self._database, self._piece, noted).run(quick=quick)
 
     async def _read(self, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
         return await self._database.run(lambda connection: read_on(connection, query, behind, limit))

@@ -185,6 +185,13 @@ def server_of(connection: sa.Connection, approval_id: str) -> str:
     return tool.server_id if tool else ""
 
 
+def call_facts(row: Any) -> Mapping[str, Any]:
+    """Return what the audit says of a call that is stored (`body` and `revised` as text): its fingerprint, its grant.
+    Empty if it cannot be read.
+    """
+    return _stored(row)[1]
+
+
 def _stored(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
     """The tool of a step as it is kept, and the fingerprint of what would be sent; nothing if it cannot be read."""
     try:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from bot.domain.measurements import Measurement, Observe, unobserved
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
+from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
 from bot.storage.measuring import noted
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,8 @@ _FIXES = {
 
 class Database(ABC):
     """`name` is what messages call it and never holds a password; `shared` says whether other processes may drive
-    turns on it too. `observe` hears what committed transactions have noted; it may be set once, before any is run.
+    turns on it too. `observe` hears what committed transactions have noted, `audit_keys` sign the rows of the audit
+    that they write; both may be set once, before any is run.
     """
 
     shared: bool = False
@@ -63,6 +65,7 @@ class Database(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.observe: Observe = unobserved
+        self.audit_keys = AuditKeys()
         self._away_since: float | None = None
         self._unwritable: Unwritable | None = None
         self._unwritable_since = 0.0
@@ -82,6 +85,7 @@ class Database(ABC):
         """
 
         def measured(connection: sa.Connection) -> tuple[T, Sequence[Measurement]]:
+            connection.info[CONNECTION_KEY] = self.audit_keys
             noted(connection)  # of a transaction before this one that was rolled back
             return transaction(connection), noted(connection)
 

@@ -29,7 +29,7 @@ def key_beside(database: Path) -> KeptKey:
     """The key beside a database file, made if there is none; of processes that make it at once all get the same one.
     Reads and writes files. Raises SettingsError if it cannot be kept, or is no key.
     """
-    path = database.with_name(database.name + ".key")
+    path = key_path(database)
     try:
         new = not path.exists() and _make(path)
         text = path.read_text("ascii").strip()
@@ -41,6 +41,11 @@ def key_beside(database: Path) -> KeptKey:
     if not read_keys(text, f"The file {path}"):
         raise SettingsError(f"The file {path} is empty.", "restore it from a backup, or delete it to get a new key")
     return KeptKey(text, path, new)
+
+
+def key_path(database: Path) -> Path:
+    """Return the path of the key beside a database file."""
+    return database.with_name(database.name + ".key")
 
 
 def _make(path: Path) -> bool:

@@ -32,8 +32,8 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage, Me
 from bot.domain.elicitations import Action, Elicited
 from bot.engine.engine import Engine
 from bot.errors import DatabaseUnavailable
-from bot.storage import audit
 from bot.storage.database import Database
+from tests.audited import audit_findings
 from tests.chaos.worker import APPROVER, engine_on
 from tests.postgres import Server, running_server
 
@@ -209,7 +209,7 @@ async def _accounts(chaos: Chaos, folder: Path) -> tuple[dict[str, int], list[st
     """The counts, and every promise that was broken."""
     turns = await chaos.database.run(lambda connection: connection.execute(_turns).all())
     steps = await chaos.database.run(lambda connection: connection.execute(_steps).all())
-    misfit = await chaos.database.run(audit.first_that_does_not_fit)
+    misfits = await audit_findings(chaos.database)
     undrawn = await chaos.database.run(lambda connection: connection.execute(_unfinished).scalar_one())
     effects = Counter(line for line in (folder / "effects").read_text().splitlines())
     last_drawn = dict(line.split() for line in (folder / "drawings").read_text().splitlines())
@@ -242,7 +242,7 @@ async def _accounts(chaos: Chaos, folder: Path) -> tuple[dict[str, int], list[st
             for turn in turns
             if last_drawn.get(turn.id) != turn.status
         ),
-        *(f"the audit does not fit from row {misfit}" for _ in range(misfit is not None)),
+        *(f"the audit does not fit: {misfit}" for misfit in misfits),
     ]
     # One more may have been on its way when the talking ended.
     taken = chaos.happened.counts["messages taken in"]

@@ -38,7 +38,7 @@ class Kept:
     countersign: Countersign
 
     def run(self, *words: str) -> Ended:
-        return self.countersign("audit", *words, DATABASE_URL=self.url)
+        return self.countersign("audit", *words, DATABASE_URL=self.url, AUDIT_CHECKPOINT_FILE="off")
 
     @property
     def head(self) -> str:
@@ -134,16 +134,17 @@ def test_an_audit_that_nobody_has_touched_is_whole_and_its_head_is_known(long: K
     assert head.startswith(f"{ROWS}:")
     for words in ((), ("--head", head)):
         ended = long.run("verify", *words)
-        assert (ended.code, ended.out, ended.err) == (
-            0,
-            f"{ROWS} rows, all of them whole. The last one is {head}\n",
-            "",
-        )
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith(f"{ROWS} rows, ")
+        assert f"\nlast row     {head}\n" in ended.out
+        assert f"\nkeys         no key: {ROWS} rows\n" in ended.out
+        assert "\ncheckpoints  none: rows that were cut off at the end cannot be found\n" in ended.out
 
 
 def test_an_audit_without_rows_is_whole(kept: Kept) -> None:
     assert kept.head == f"0:{'0' * 64}"
-    assert kept.run("verify", "--head", kept.head).code == 0
+    ended = kept.run("verify", "--head", kept.head)
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "The audit has no rows.")
     assert kept.run("export").out == ""
 
 
@@ -153,15 +154,15 @@ COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subje
 @pytest.mark.parametrize(
     ("statement", "row", "why"),
     [
-        ("update audit set actor = 'slack:U2' where seq = 501", 501, "row 501 was changed"),
-        ("update audit set body = 'what' where seq = 700", 700, "row 700 was changed"),
-        ("update audit set at = at + 1 where seq = 1", 1, "row 1 was changed"),
-        ("update audit set subject = '' where seq = 500", 500, "row 500 was changed"),
-        ("update audit set hash = previous where seq = 1100", 1100, "row 1100 was changed"),
-        ("delete from audit where seq = 1", 1, "row 1 is missing: the next one is row 2"),
-        ("delete from audit where seq between 499 and 502", 499, "row 499 is missing: the next one is row 503"),
-        (f"insert into audit ({COPY}) select 0, {COPY[5:]} from audit where seq = 7", 0, "row 0 was put in"),
-        (f"insert into audit ({COPY}) select 1101, {COPY[5:]} from audit where seq = 7", 1101, "row 1101 was changed"),
+        ("update audit set actor = 'slack:U2' where seq = 501", 501, "Row 501 was changed."),
+        ("update audit set body = 'what' where seq = 700", 700, "Row 700 was changed"),
+        ("update audit set at = at + 1 where seq = 1", 1, "Row 1 was changed"),
+        ("update audit set subject = '' where seq = 500", 500, "Row 500 was changed"),
+        ("update audit set hash = previous where seq = 1100", 1100, "Row 1100 was changed"),
+        ("delete from audit where seq = 1", 1, "Row 1 is missing."),
+        ("delete from audit where seq between 499 and 502", 499, "Rows 499 to 502 are missing."),
+        (f"insert into audit ({COPY}) select 0, {COPY[5:]} from audit where seq = 7", 0, "Row 0 was put in"),
+        (f"insert into audit ({COPY}) select 1101, {COPY[5:]} from audit where seq = 7", 1101, "Row 1101 was changed."),
     ],
 )
 def test_what_was_changed_taken_out_or_put_in_is_found_and_the_row_is_named(
@@ -169,33 +170,36 @@ def test_what_was_changed_taken_out_or_put_in_is_found_and_the_row_is_named(
 ) -> None:
     long.attack(statement)
     ended = long.run("verify")
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.complaint.startswith(f"The audit does not fit from row {row} on: {why}")
-    assert "Fix: " in ended.complaint
+    assert ended.code == 1
+    assert f"✗ {why}" in ended.out
+    assert ended.err.startswith("countersign: The audit does not fit (")
+    assert ". Fix: " in ended.err
+    told = long.run("verify", "--json").told
+    assert row in {finding["first"] for finding in told["findings"]}
 
 
 def test_a_row_whose_hash_was_made_anew_is_not_followed_by_the_next(long: Kept) -> None:
     long.rewrite(600, "slack:U2", upto=600)
-    assert long.run("verify").complaint.startswith("The audit does not fit from row 601 on: row 601 does not follow")
+    assert "✗ Row 601 does not follow row 600" in long.run("verify").out
 
 
-def test_rows_cut_off_at_the_end_show_by_a_head_that_is_known_and_only_by_it(long: Kept) -> None:
+def test_rows_cut_off_at_the_end_show_by_a_head_that_is_known(long: Kept) -> None:
     head = long.head
     long.attack("delete from audit where seq > 1000")
-    assert long.run("verify").code == 0
+    assert "Row 1001 is missing" not in long.run("verify").out
     ended = long.run("verify", "--head", head)
     assert ended.code == 1
-    assert "row 1001 is missing: row 1100 was known, and 1000 is the last" in ended.complaint
+    assert "✗ Row 1001 is missing: row 1100 was known, and 1000 is the last." in ended.out
 
 
-def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known_and_only_by_it(long: Kept) -> None:
+def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known(long: Kept) -> None:
     head = long.head
     long.rewrite(1090, "slack:U2", upto=ROWS)
     asyncio.run(_written(long.url, 3))
-    assert long.run("verify").code == 0
+    assert "is another than" not in long.run("verify").out
     ended = long.run("verify", "--head", head)
     assert ended.code == 1
-    assert "row 1100 is another than the one that was known" in ended.complaint
+    assert "✗ Row 1100 is another than the one that was known" in ended.out
 
 
 def test_json_lines_hold_all_rows_and_whatever_their_hashes_are_made_of(long: Kept) -> None:
@@ -242,6 +246,8 @@ def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
         (("export", "--since", "yesterday"), "--since is 'yesterday'"),
         (("export", "--until", "2026-13-01"), "--until is '2026-13-01'"),
         (("verify", "--head", "abc"), "--head is 'abc'"),
+        (("verify", "--checkpoints", "none.log"), "The checkpoints in none.log cannot be read: No such file"),
+        (("seal", "--reason", " "), "--reason is empty"),
         (("export", "--format", "xml"), "xml"),
     ],
 )
@@ -261,13 +267,15 @@ def test_where_there_is_no_database_none_is_made(countersign: Countersign, tmp_p
 
 def test_the_doctor_says_whether_the_audit_is_whole(long: Kept) -> None:
     def line() -> dict[str, Any]:
-        ended = long.countersign("doctor", "--json", DATABASE_URL=long.url, MCP_ENABLED="false")
+        ended = long.countersign(
+            "doctor", "--json", DATABASE_URL=long.url, MCP_ENABLED="false", AUDIT_CHECKPOINT_FILE="off"
+        )
         (found,) = [told for each in ended.out.splitlines() if (told := json.loads(each))["subject"] == "audit"]
         return {**found, "code": ended.code}
 
     well = line()
-    assert (well["finding"], well["detail"]) == ("ok", f"{ROWS} rows, each follows the one before.")
-    long.attack("update audit set kind = 'nothing' where seq = 3")
+    told = "each follows the one before. They have no MACs, because there is no key."
+    assert (well["finding"], well["detail"]) == ("warning", f"{ROWS} rows, {told}")
+    long.rewrite(3, "slack:U2", upto=3)
     broken = line()
     assert (broken["finding"], broken["code"]) == ("failed", 1)
-    assert broken["detail"] == "The audit does not fit from row 3 on: row 3 was changed."

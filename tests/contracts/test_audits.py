@@ -10,16 +10,20 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.approvals import Approval, Decision, Revision, Verdict, fingerprint
-from bot.domain.audit import AuditEntry, AuditHead, AuditQuery, Horizon, Misfit, Whole
+from bot.domain.audit import NO_HASH, SEALED, AuditEntry, AuditHead, AuditQuery, Fault, Horizon
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.storage import audit
+from bot.storage import audit, audit_verification
 from bot.storage.archive import SqlArchive
+from bot.storage.audit_keys import AuditKeys
 from bot.storage.audit_trail import SqlAuditTrail
+from bot.storage.audit_verification import Noted
+from bot.storage.checkpoints import CheckpointLines
 from bot.storage.turn_log import SqlTurnLog
+from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import Ledger, running, sqlite_ledger
 
@@ -29,6 +33,7 @@ REF = ToolRef("s", "write", definition=TOOL.definition, server_id="id-of-s", pla
 SECRET = "what nobody else should read"
 ARGUMENTS = {"text": SECRET}
 PRINT = fingerprint(TOOL, ARGUMENTS)
+FILE = Path("a.checkpoints")
 ELSEWHERE = ConversationKey("test", "v", "hall", "1")
 
 
@@ -252,7 +257,8 @@ async def test_every_row_is_read_once_wherever_the_pieces_end(ledger: Ledger, co
     trail = SqlAuditTrail(ledger.database, piece=7)
     await many(ledger, count)
     assert [entry.seq async for entry in trail.entries(AuditQuery())] == list(range(1, count + 1))
-    assert await trail.verify() == Whole(await trail.head())
+    report = await trail.verify()
+    assert (report.head, report.rows, report.findings) == (await trail.head(), count, ())
     assert (await trail.head()).seq == count
 
 
@@ -283,8 +289,9 @@ async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(led
 
     await ledger.database.run(double)
     for piece in (1, 2, 3, 4, 100):
-        found = await SqlAuditTrail(ledger.database, piece).verify()
-        assert found == Misfit(twice, f"row {twice} was put in: it has no place there"), piece
+        report = await SqlAuditTrail(ledger.database, piece).verify()
+        rows = [finding.what for finding in report.findings if finding.fault is not Fault.TRIGGERS]
+        assert rows == [f"Row {twice} was put in: it has no place there."], piece
 
 
 @pytest.mark.parametrize(
@@ -303,10 +310,9 @@ async def test_what_no_row_can_hold_is_a_misfit_and_no_error(tmp_path: Path, cha
         connection.exec_driver_sql(f"update audit set {change} where seq = 2")
 
     await ledger.database.run(force)
-    found = await SqlAuditTrail(ledger.database).verify()
+    report = await SqlAuditTrail(ledger.database).verify()
     await ledger.close()
-    assert isinstance(found, Misfit)
-    assert found.seq == 2
+    assert 2 in {finding.first for finding in report.findings}
 
 
 async def test_a_head_that_is_remembered_is_found_again_among_later_rows(ledger: Ledger) -> None:
@@ -315,6 +321,81 @@ async def test_a_head_that_is_remembered_is_found_again_among_later_rows(ledger:
     known = await trail.head()
     assert AuditHead.parse(str(known)) == known
     await many(ledger, 3)
-    assert isinstance(await trail.verify(known), Whole)
-    assert isinstance(await trail.verify(AuditHead(3, "f" * 64)), Misfit)
-    assert isinstance(await trail.verify(AuditHead(7, "f" * 64)), Misfit)
+    for head, faults in (
+        (known, []),
+        (AuditHead(3, "f" * 64), [Fault.REWRITTEN]),
+        (AuditHead(7, "f" * 64), [Fault.MISSING]),
+    ):
+        report = await trail.verify(Noted(head=head))
+        assert [finding.fault for finding in report.findings] == faults
+
+
+# ---------------------------------------------------------------------- verified
+
+
+async def test_turns_that_retention_or_a_person_deleted_are_no_finding_and_turns_that_are_gone_otherwise_are_one(
+    ledger: Ledger,
+) -> None:
+    for thread in ("1", "2", "3"):
+        claim = await running(ledger, f"hi {thread}", ConversationKey("test", "w", "hall", thread))
+        denied = called(2, StepStatus.DENIED)
+        await ledger.log.append(claim, wants(denied), [denied])
+        await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("no"))], "")
+        ledger.time += 1000
+    assert await ledger.log.delete_conversation(ConversationKey("test", "w", "hall", "1"), BEN)
+    await ledger.database.run(lambda c: c.execute(sa.text("update deliveries set drawn = wanted")))
+    assert await ledger.log.delete_old(1500, 10) == 1
+    assert await audit_findings(ledger.database) == []
+    await ledger.database.run(lambda c: c.execute(sa.text("delete from turns")))
+    assert await audit_findings(ledger.database) == [
+        "1 turn is gone that the audit has rows of, and no row says that they were deleted."
+    ]
+
+
+async def test_rows_from_before_there_was_a_key_are_a_finding_until_the_operator_seals_them(ledger: Ledger) -> None:
+    await many(ledger, 3)
+    ledger.database.audit_keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(ledger, 2)
+    assert await audit_findings(ledger.database) == ["Rows 1 to 3 have no MAC."]
+    await ledger.database.run(lambda c: audit.record(c, SEALED, "test:ana", reason="upgraded"))
+    report = await SqlAuditTrail(ledger.database).verify()
+    assert (report.findings, report.unsigned) == ((), 3)
+    assert report.seal is not None
+    assert (report.seal.seq, report.seal.reason) == (6, "upgraded")
+
+
+async def test_rows_of_a_process_without_the_key_are_a_finding(ledger: Ledger) -> None:
+    ledger.database.audit_keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(ledger, 2)
+    ledger.database.audit_keys, keys = AuditKeys(), ledger.database.audit_keys
+    await many(ledger, 1)
+    ledger.database.audit_keys = keys
+    assert await audit_findings(ledger.database) == ["Row 3 has no MAC."]
+
+
+async def test_a_quick_verification_reads_the_latest_rows_and_compares_older_checkpoints_one_by_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_verification, "LATEST_ROWS", 5)
+    ledger.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(ledger, 4)
+    head = await SqlAuditTrail(ledger.database).head()
+    await many(ledger, 8)
+    for row_hash, faults in ((head.hash, []), ("ab" * 32, [Fault.REWRITTEN])):
+        noted = Noted((CheckpointLines(FILE, [keys.sign_checkpoint(4, row_hash, 1.5)]),))
+        report = await SqlAuditTrail(ledger.database).verify(noted, quick=True)
+        assert (report.rows, report.whole) == (5, False)
+        assert [finding.fault for finding in report.findings] == faults
+
+
+async def test_rows_that_no_checkpoint_covers_after_a_while_limit_what_can_be_told(ledger: Ledger) -> None:
+    ledger.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(ledger, 2)
+    head = await SqlAuditTrail(ledger.database).head()
+    places = (CheckpointLines(FILE, [keys.sign_checkpoint(0, NO_HASH, 1.5), keys.sign_checkpoint(2, head.hash, 2.5)]),)
+    await many(ledger, 3)
+    for seconds, told in ((59, []), (2, ["No checkpoint covers rows 3 to 5, which began on 1970-01-12 13:46:40."])):
+        ledger.time += seconds
+        report = await SqlAuditTrail(ledger.database).verify(Noted(places, expected=FILE, stale_after=60))
+        assert [finding.what for finding in report.findings] == told
+        assert report.fits

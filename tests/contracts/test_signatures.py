@@ -30,7 +30,7 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.secrets import SecretSpan
 from bot.domain.terms import OnTimeout, Terms
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
-from bot.storage import audit
+from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST
 from tests.ledgers import Ledger, PostgresLedger, running
 
@@ -104,7 +104,7 @@ async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledg
     ]
     kinds = await rows(ledger, "select kind, actor from audit where kind in ('signed', 'decided') order by seq")
     assert kinds == [("signed", "test:ben"), ("signed", "test:zoe"), ("decided", "test:kim")]
-    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+    assert await audit_findings(ledger.database) == []
 
 
 async def test_what_the_engine_asks_for_now_counts_where_it_is_more(ledger: Ledger) -> None:
@@ -137,7 +137,7 @@ async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_ane
         ("test:kim",),
         ("test:zoe",),
     ]
-    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+    assert await audit_findings(ledger.database) == []
 
 
 async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(ledger: Ledger) -> None:

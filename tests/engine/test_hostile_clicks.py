@@ -18,8 +18,8 @@ from bot.domain.terms import Terms
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
 from bot.engine.policy import Policies, Signatories
 from bot.engine.rules import RuleBook
-from bot.storage import audit
 from bot.storage.archive import SqlArchive
+from tests.audited import audit_findings
 from tests.engine.conftest import House
 from tests.fakes.parts import ANA, BEN, message, tool
 
@@ -82,7 +82,7 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
     rows, count = await archive.audit(AuditQuery(kinds=("refused",)), 1, 0)
     assert rows
     assert count <= CARDS * len(pressed) * 3, "one for each person, card and reason"
-    assert await house.database.run(audit.first_that_does_not_fit) is None
+    assert await audit_findings(house.database) == []
     assert house.toolbox.calls == []
 
 

@@ -17,13 +17,14 @@ from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
 from bot.errors import Conflict, CountersignError, NotFound
-from bot.storage import audit, past_conversations
+from bot.storage import past_conversations
 from bot.storage.doorbell import listen, read_ring
 from bot.storage.policy_store import SqlPolicyStore
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.reaching import reach
 from bot.storage.secret_box import generate_key, make_box
 from bot.storage.server_store import SqlServerStore
+from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, until
 from tests.ledgers import PostgresLedger
 from tests.postgres import Server
@@ -80,7 +81,7 @@ async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
     assert "changed meanwhile by test:ana" in str(results[1])
     assert await servers.records() == [results[0]]
     assert await servers.reveal(results[0]) == {"auth": "one"}
-    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+    assert await audit_findings(ledger.database) == []
     nothing_deadlocked(caplog)
 
 

@@ -13,8 +13,8 @@ from bot.domain.grants import Always, Grant, Permission, ThisThread
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.grants import grant_of
-from bot.storage import audit
 from bot.storage.grant_store import SqlGrantStore
+from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
 from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
@@ -30,7 +30,7 @@ async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtur
     ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
     yield ledger
     nothing_deadlocked(caplog)
-    assert await ledger.database.run(audit.first_that_does_not_fit) is None
+    assert await audit_findings(ledger.database) == []
     await ledger.close()
 
 

@@ -12,13 +12,14 @@ from bot.domain.audit import NO_HASH, AuditQuery
 from bot.domain.completions import Usage
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.usage import Spent, UsageQuery
-from bot.storage import audit, schema
+from bot.storage import schema
 from bot.storage.archive import SqlArchive
 from bot.storage.audit_chain import row_hash
 from bot.storage.secret_box import SecretBox
 from bot.storage.server_store import SqlServerStore
 from bot.storage.sqlite import open_sqlite
 from bot.storage.usage_store import SqlUsageStore
+from tests.audited import audit_findings
 from tests.fakes.parts import ANA
 
 
@@ -70,7 +71,7 @@ async def test_the_audit_of_an_earlier_release_goes_on_as_one_chain(tmp_path: Pa
     await schema.upgrade(database)
     config = ServerConfig("weather", HttpTransport("https://x.example/mcp"), id="id-1", workspace="test:w")
     await SqlServerStore(database, SecretBox(), {}).add(ServerRecord(config), {}, ANA)
-    assert await database.run(audit.first_that_does_not_fit) is None
+    assert await audit_findings(database) == []
     (entry, first), count = await SqlArchive(database).audit(AuditQuery(), 9, 0)
     assert (entry.seq, first.seq, count) == (2, 1, 2)
     await database.close()

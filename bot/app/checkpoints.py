@@ -1,0 +1,184 @@
+"""Checkpoints of the audit, written to the log, to a file and to a command of the operator's choice.
+
+A checkpoint that cannot be written is one log line, never an error: the next one covers the same rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bot.domain.audit import Checkpoint
+from bot.errors import CountersignError
+from bot.settings import Settings, setting_of
+from bot.storage.address import PostgresServer, SqliteFile, read_address
+
+if TYPE_CHECKING:
+    from bot.storage.database import Database
+
+log = logging.getLogger(__name__)
+
+OFF = "off"
+"""The value of AUDIT_CHECKPOINT_FILE that writes no file."""
+COMMAND_SECONDS = 10.0
+"""How long AUDIT_CHECKPOINT_COMMAND may take before it is killed."""
+_DATABASE_SECONDS = 5.0
+_LONGEST_REASON = 300
+
+
+def checkpoint_file(settings: Settings) -> Path | None:
+    """Return the file that checkpoints are written to, None if there is none. Raises DatabaseError."""
+    if settings.audit_checkpoint_file:
+        return None if settings.audit_checkpoint_file.lower() == OFF else Path(settings.audit_checkpoint_file)
+    match read_address(settings.database_url):
+        case SqliteFile(path):
+            return path.with_name(path.name + ".checkpoints")
+        case PostgresServer(url) as server:
+            name = re.sub(r"[^A-Za-z0-9_-]", "-", urlsplit(url).path.strip("/")) or "countersign"
+            return server.folder / f"{name}.checkpoints"
+
+
+class CheckpointWriter:
+    """Writes checkpoints of one database, for as long as it is open."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._database = database
+        self._file = checkpoint_file(settings)
+        self._command = settings.audit_checkpoint_command
+        self._interval = settings.audit_checkpoint_interval
+        self._written: tuple[int, str] | None = None
+        self._failing: set[str] = set()
+
+    async def begin(self) -> None:
+        """Write the checkpoint of an audit without rows, if there is no file yet: one without it was deleted."""
+        if self._file is None or await asyncio.to_thread(self._file.exists):
+            return
+        checkpoint = await self._make()
+        if checkpoint is not None and checkpoint.seq == 0:
+            await self._append(checkpoint)
+
+    async def run(self) -> None:
+        """Write a checkpoint now, and whenever rows were added, until cancelled."""
+        await self._compare_with_last()
+        while True:
+            await self.write()
+            if self._interval is None:
+                return
+            await asyncio.sleep(self._interval)
+
+    async def write(self) -> None:
+        """Write a checkpoint if rows were added since the last one. Failures are logged."""
+        checkpoint = await self._make()
+        if checkpoint is None or self._written == (checkpoint.seq, checkpoint.hash):
+            return
+        log.info("%s", checkpoint)
+        written = await self._append(checkpoint)
+        piped = await self._pipe(checkpoint)
+        if written and piped:
+            self._written = (checkpoint.seq, checkpoint.hash)
+
+    async def _make(self) -> Checkpoint | None:
+        module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
+        keys = self._database.audit_keys
+        try:
+            made: Checkpoint = await self._database.run(
+                lambda connection: module.make_checkpoint(connection, keys), patience=_DATABASE_SECONDS
+            )
+        except CountersignError as error:
+            self._failed("database", error.cause, "look at the database")
+            return None
+        self._works("database")
+        return made
+
+    async def _append(self, checkpoint: Checkpoint) -> bool:
+        if self._file is None:
+            return True
+        module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
+        try:
+            await asyncio.to_thread(module.append_checkpoint, self._file, checkpoint)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self._failed(str(self._file), reason, "free some space, or set AUDIT_CHECKPOINT_FILE")
+            return False
+        self._works(str(self._file))
+        return True
+
+    async def _pipe(self, checkpoint: Checkpoint) -> bool:
+        """Give the line to the command on its standard input."""
+        if not self._command:
+            return True
+        reason = await _piped(self._command, f"{checkpoint}\n", _foreign(os.environ))
+        if reason:
+            self._failed(self._command[0], reason, "see AUDIT_CHECKPOINT_COMMAND")
+        else:
+            self._works(self._command[0])
+        return not reason
+
+    async def _compare_with_last(self) -> None:
+        """Say at once if the last checkpoint of the file is not in the database, and if the file is gone."""
+        if self._file is None:
+            return
+        module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
+        try:
+            last = await asyncio.to_thread(module.last_checkpoint, self._file)
+        except FileNotFoundError:
+            log.warning("no audit checkpoints in %s although the audit has rows, a new file begins", self._file)
+            return
+        except OSError:
+            return  # the first one that is written says so
+        with contextlib.suppress(CountersignError):
+            if last is not None and not await self._database.run(lambda connection: module.fits(connection, last)):
+                log.error(
+                    "the audit does not fit its last checkpoint in %s, row %d: run `countersign audit verify`",
+                    self._file,
+                    last.seq,
+                )
+
+    def _failed(self, place: str, reason: str, fix: str) -> None:
+        if place not in self._failing:
+            self._failing.add(place)
+            log.error("audit checkpoints cannot be written to %s (%s), trying again; %s", place, reason, fix)
+
+    def _works(self, place: str) -> None:
+        if place in self._failing:
+            self._failing.remove(place)
+            log.warning("audit checkpoints can be written to %s again", place)
+
+
+def _foreign(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the bot's own settings, which hold its keys."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not setting_of(name) and not name.upper().endswith("_API_KEY")
+    }
+
+
+async def _piped(command: tuple[str, ...], line: str, environment: Mapping[str, str]) -> str:
+    """Run a command with this line on its standard input. Return the reason if it failed."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=nothing, stderr=pipe, env=dict(environment)
+        )
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    try:
+        async with asyncio.timeout(COMMAND_SECONDS):
+            _, said = await process.communicate(line.encode())
+    except TimeoutError:
+        return f"it took more than {COMMAND_SECONDS:g} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    told = " ".join(said.decode("utf-8", "replace").split())[:_LONGEST_REASON]
+    return f"exit code {process.returncode}: {told}" if process.returncode else ""

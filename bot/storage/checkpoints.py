@@ -1,0 +1,138 @@
+"""Checkpoints of the audit in files: written one a line to an append-only file, found in that file and in logs.
+
+Any number of processes may append to one file: a lock on it keeps their lines apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bot.domain.audit import Checkpoint
+from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_rows import read_head
+from bot.storage.clock import now
+from bot.storage.durable import sync_folder
+from bot.storage.tables import audit
+
+_LOCK_SECONDS = 2.0
+_LOCK_PAUSE = 0.02
+_TAIL = 4096
+"""Bytes at the end of a file that hold its last checkpoint."""
+_hash = sa.select(audit.c.hash).where(audit.c.seq == sa.bindparam("seq"))
+_BEGINS = str(Checkpoint(0, "", 0.0)).partition(" 0:")[0].encode()
+_LONGEST_LINE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLines:
+    """The checkpoints of one file in their order, and the numbers of lines that begin one and do not end it. `mixed` is
+    True if there are other lines, as in a log.
+    """
+
+    path: Path
+    checkpoints: Sequence[Checkpoint]
+    torn: Sequence[int] = ()
+    mixed: bool = False
+
+
+def make_checkpoint(connection: sa.Connection, keys: AuditKeys) -> Checkpoint:
+    """Return a checkpoint of the last row that is committed."""
+    head = read_head(connection)
+    at: float = connection.execute(sa.select(now())).scalar_one()
+    return keys.sign_checkpoint(head.seq, head.hash, round(float(at), 3))
+
+
+def fits(connection: sa.Connection, checkpoint: Checkpoint) -> bool:
+    """Return True if the row of a checkpoint is there and is that row."""
+    found = connection.execute(_hash, {"seq": checkpoint.seq}).scalar()
+    return checkpoint.seq == 0 or bool(found == checkpoint.hash)
+
+
+def append_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Append one line and have it on disk. No effect if the last line is about the same row. A line that could not be
+    written whole is taken back. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _lock(handle)
+        size = os.fstat(handle).st_size
+        tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
+        if _is_about(tail, checkpoint):
+            return
+        # A process that died in the middle of its line must not spoil the next one.
+        first = b"\n" if tail and not tail.endswith(b"\n") else b""
+        line = first + f"{checkpoint}\n".encode()
+        if os.write(handle, line) < len(line):
+            os.ftruncate(handle, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if new:
+        sync_folder(path.parent)
+
+
+def last_checkpoint(path: Path) -> Checkpoint | None:
+    """Return the last checkpoint of a file, None if it holds none. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - _TAIL))
+        return _last(file.read())
+
+
+def read_checkpoints(path: Path) -> CheckpointLines:
+    """Return all checkpoints of a checkpoint file, or of a log with other lines in it. Raises OSError."""
+    found: list[Checkpoint] = []
+    torn: list[int] = []
+    mixed = False
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(_LONGEST_LINE):
+            number += 1
+            try:
+                checkpoint = Checkpoint.find(line.decode("utf-8", "replace"))
+            except ValueError:
+                torn.append(number)
+            else:
+                found += [checkpoint] if checkpoint else []
+                mixed |= checkpoint is None or not line.startswith(_BEGINS)
+    return CheckpointLines(path, found, torn, mixed)
+
+
+def _lock(handle: int) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOCK_PAUSE)
+        else:
+            return
+
+
+def _is_about(tail: bytes, checkpoint: Checkpoint) -> bool:
+    last = _last(tail) if tail.endswith(b"\n") else None
+    return last is not None and (last.seq, last.hash, last.key) == (checkpoint.seq, checkpoint.hash, checkpoint.key)
+
+
+def _last(tail: bytes) -> Checkpoint | None:
+    for line in reversed(tail.decode("utf-8", "replace").splitlines()):
+        try:
+            checkpoint = Checkpoint.find(line)
+        except ValueError:
+            continue
+        if checkpoint is not None:
+            return checkpoint
+    return None

@@ -1,0 +1,27 @@
+"""Everything that a verification of the audit finds, in sentences. Empty if the audit fits the turns it is about."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bot.storage import audit
+from bot.storage.audit_chain import ChainCheck, Findings
+from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_trail import SqlAuditTrail
+from bot.storage.audit_turns import compare_turns, page_of_turns
+from bot.storage.database import Database
+
+
+async def audit_findings(database: Database) -> list[str]:
+    """Verify the audit as the command line does."""
+    return [finding.what for finding in (await SqlAuditTrail(database).verify()).findings]
+
+
+def findings_within(connection: sa.Connection) -> list[str]:
+    """Compare rows and turns within one transaction."""
+    findings = Findings()
+    chain = ChainCheck(AuditKeys(), findings)
+    for row in audit.rows(connection):
+        chain.add(row)
+    turns = compare_turns(connection, page_of_turns(connection, "", 10_000))
+    return [finding.what for finding in (*findings.kept, *turns)]
