@@ -29,6 +29,11 @@ class TextPart:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class OwnWords(TextPart):
+    """Words of the bot itself within a tool's result: they stand outside of what is marked as data."""
+
+
 class Readers(StrEnum):
     """Whom an image that a tool returned is for (MCP, annotations: `audience`)."""
 

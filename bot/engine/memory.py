@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bot.domain.messages import Message, TextPart, ToolResult, assistant, tool_results, user
+from bot.domain.envelopes import enclosed
+from bot.domain.messages import Message, OwnWords, ToolResult, assistant, tool_results, user
 from bot.domain.past import Replay
 from bot.domain.sources import Sources
 from bot.domain.turns import ModelStep, Origin, Question, StepStatus, ToolStep, TurnRecord, TurnStatus
@@ -112,7 +113,7 @@ class _Results:
         """A call's result; of a large one its beginning."""
         seq = self.of.turn.seq
         if (seq, step.n) in self.kept_back:
-            return ToolResult(step.call.id, (TextPart(KEPT_BACK),), is_error=True)
+            return ToolResult(step.call.id, (OwnWords(KEPT_BACK),), is_error=True)
         return self.excerpts.of(seq, step)
 
     def address(self, step: ToolStep) -> str:
@@ -126,8 +127,8 @@ def _exchange(results: _Results, replay: Replay, *, shared: bool) -> list[Messag
     asked = _asked(turn.question)
     question = spoken(turn.author, asked) if shared else user(asked)
     if turn.question.call is not None:
-        told = " ".join(f"{step.call.name}: {results.told(step).text}" for step in earlier.calls)
-        return [question, assistant(f"(A person ran this by hand. {told})")]
+        told = " ".join(enclosed(step.call.name, results.told(step).text) for step in earlier.calls)
+        return [question, assistant(f"(A person ran this by hand.\n{told})")]
     return [question, *_calls(results, replay), _answer(earlier)]
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from bot.domain.edits import changes
-from bot.domain.messages import ImagePart, KeptFile, Readers, ResultPart, TextPart, ToolResult
+from bot.domain.messages import ImagePart, KeptFile, OwnWords, Readers, ResultPart, TextPart, ToolResult
 from bot.domain.past import BEGINNING
 from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.speakers import cleaned, one_line
@@ -49,9 +49,11 @@ class Excerpts:
         if step.result is None or step.result.length <= LARGE:
             return told
         note = _edited(step)
-        head = TextPart(step.result.said[:characters] + self._rest(seq, step, characters, step.result.length))
+        head = TextPart(step.result.said[:characters])
+        rest = OwnWords(self._rest(seq, step, characters, step.result.length))
         seen = (part for part in told.parts if isinstance(part, ImagePart))
-        return replace(told, parts=(*((TextPart(note),) if note else ()), head, *seen), structured=None, left_out=0)
+        parts = (*((OwnWords(note),) if note else ()), head, *seen, rest)
+        return replace(told, parts=parts, structured=None, left_out=0)
 
     def address(self, seq: int, step: ToolStep) -> str:
         """Where the rest of a large result is; empty for any other."""
@@ -63,8 +65,8 @@ class Excerpts:
     def _rest(self, seq: int, step: ToolStep, told: int, length: int) -> str:
         at = self.address(seq, step)
         if not at:
-            return f"\n[{length - told} more characters are left out.]"
-        return f'\n[{length - told} more characters: {READ_RESULT} with id "{at}" and offset {told} reads on.]'
+            return f"[{length - told} more characters are left out.]"
+        return f'[{length - told} more characters: {READ_RESULT} with id "{at}" and offset {told} reads on.]'
 
 
 def address(seq: int, n: int) -> str:
@@ -79,10 +81,10 @@ def is_large(step: ToolStep) -> bool:
 
 def outcome(step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES) -> ToolResult:
     """What the model is told of a call that has ended, with those of its images that it is to see."""
-    told = step.result or ToolResult(step.call.id, (TextPart(_words(step)),), is_error=True)
+    told = step.result or ToolResult(step.call.id, (OwnWords(_words(step)),), is_error=True)
     note = _edited(step)
     parts = tuple(read for part in told.parts for read in _readable(part, images))
-    return replace(told, parts=(TextPart(note), *parts) if note else parts)
+    return replace(told, parts=(OwnWords(note), *parts) if note else parts)
 
 
 def _readable(part: ResultPart, images: Mapping[str, bytes]) -> Iterator[ResultPart]:

@@ -6,7 +6,6 @@ beginning with the user, results come first in the message after their calls, an
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from bot.domain.completions import ModelRequest, ToolChoice
 from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
 from bot.llm.complaints import Problem
+from bot.llm.foreign_content import fit_to_read
 from bot.llm.foreign_text import one_line
 from bot.llm.identifiers import CallIds, accepted_name
 from bot.llm.image_words import file_words, image_words
@@ -42,6 +42,7 @@ def request_body(
     model: str, request: ModelRequest, _known: Collection[Problem] = (), *, own_address: bool, by: str = ""
 ) -> dict[str, Any]:
     """The whole body, for the vendor's own address or for a compatible server. Thinking is shown to whom it is `by`."""
+    request = fit_to_read(request)
     body: dict[str, Any] = {"model": model, "max_tokens": request.limits.max_tokens, "stream": True}
     system = [_text_block(m.text) for m in takewhile(_is_system, request.messages) if m.text.strip()]
     if system and own_address:  # the tools and the instructions are the same in every conversation
@@ -136,10 +137,6 @@ def _thinking(message: Message, by: str) -> list[tuple[int, Block]]:
 
 def _result(result: ToolResult, ids: CallIds) -> Block:
     content = _readable(result.parts)
-    if not content and result.structured is not None:
-        content = [_foreign_block(json.dumps(result.structured, ensure_ascii=False, default=dict))]
-    # Content is optional, but not for an error.
-    content = content or [_text_block("(empty)")]
     block = {"type": "tool_result", "tool_use_id": ids.of_result(result.call_id), "content": content}
     return {**block, "is_error": True} if result.is_error else block
 

@@ -16,6 +16,7 @@ from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPa
 from bot.domain.tools import Tool
 from bot.llm.alternating import alternating
 from bot.llm.complaints import Problem
+from bot.llm.foreign_content import fit_to_read
 from bot.llm.foreign_text import one_line
 from bot.llm.identifiers import CallIds, accepted_name
 from bot.llm.image_words import file_words, image_words
@@ -42,6 +43,7 @@ def request_body(
     was thought since the question is shown to whom it is `by`: servers want it back with the results of the tools it
     led to, and no longer.
     """
+    request = fit_to_read(request)
     ids = CallIds()
     question = max((n for n, each in enumerate(request.messages) if each.role is Role.USER), default=-1)
     messages = [
@@ -131,10 +133,7 @@ def _call(call: ToolCall, ids: CallIds) -> dict[str, Any]:
 
 
 def _result(result: ToolResult) -> str:
-    text = _text(result.parts)
-    if not text and result.structured is not None:
-        text = json.dumps(result.structured, ensure_ascii=False, default=dict)
-    return ("Error: " if result.is_error else "") + (text or "(empty)")
+    return ("Error: " if result.is_error else "") + _text(result.parts)
 
 
 def _text(parts: tuple[Part, ...]) -> str:

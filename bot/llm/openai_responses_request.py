@@ -18,6 +18,7 @@ from bot.domain.completions import ModelRequest, ToolChoice
 from bot.domain.messages import FilePart, ImagePart, Message, Part, Role, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
 from bot.llm.complaints import Problem
+from bot.llm.foreign_content import fit_to_read
 from bot.llm.foreign_text import one_line
 from bot.llm.identifiers import CallIds, accepted_name
 from bot.llm.image_words import file_words, image_words
@@ -43,6 +44,7 @@ def request_body(
     """The whole body, for the vendor's own address or for a compatible server that has had the `known` problems.
     Reasoning is shown to whom it is `by`.
     """
+    request = fit_to_read(request)
     ids = CallIds()
     instructions = "\n\n".join(m.text for m in takewhile(_is_system, request.messages) if m.text.strip())
     body: dict[str, Any] = {
@@ -135,10 +137,7 @@ def _output(result: ToolResult) -> str | list[Item]:
     if any(_is_file(part) for part in result.parts):
         prefix = [{"type": "input_text", "text": "Error:"}] if result.is_error else []
         return [*prefix, *(_part(part) for part in result.parts)]
-    text = "\n".join(_words(part) for part in result.parts)
-    if not text and result.structured is not None:
-        text = json.dumps(result.structured, ensure_ascii=False, default=dict)
-    return ("Error: " if result.is_error else "") + (text or "(empty)")
+    return ("Error: " if result.is_error else "") + "\n".join(_words(part) for part in result.parts)
 
 
 def _content(parts: Sequence[Part]) -> str | list[Item]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from bot.domain.characters import visible
 from bot.domain.tools import Tool
 from bot.llm.foreign_text import well_formed
 from bot.llm.schema_merging import Schema, both, either, fits_all, text_of, types_of
@@ -31,7 +32,7 @@ _EMPTY: Schema = {"type": "object", "properties": {}}
 
 def offered_description(tool: Tool) -> str:
     """What the tool does, in its server's words, within 1,024 characters."""
-    return cut(tool.description, LONGEST_DESCRIPTION)
+    return cut(visible(tool.description), LONGEST_DESCRIPTION)
 
 
 def offered_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:

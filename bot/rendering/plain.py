@@ -9,31 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from bot.domain.characters import ESCAPES, INVISIBLE
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ELLIPSIS = "…"
 
-_ESCAPES = re.compile(
-    r"""
-      (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])      # OSC, DCS, SOS, PM, APC and what they carry, which ends at
-      [^\x07\x1b\x9c\n]*                           # BEL, ESC \, ST; or at a line end, so that nothing can
-      (?:\x07|\x1b\\|\x9c|(?=\n)|(?=\x1b)|\Z)      # swallow the rest of an answer
-    | (?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|(?=[^ -~])|\Z)   # CSI: parameters, intermediates, final byte
-    | \x1b[ -/]*(?:[0-~]|(?=[^ -~])|\Z)            # the short ones: ESC c, ESC 7, ESC ( B
-    """,
-    re.VERBOSE,
-)
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-
-# Beside the categories Cc and Cf: characters that draw nothing (Unicode's Default_Ignorable_Code_Point) and the
-# variation selectors, which can carry hidden data.
-_IGNORABLE = (
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff"
-)
-_FORMATS = (
-    "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-)
-_FORMATS_BEYOND = "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-_INVISIBLE = re.compile(f"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_IGNORABLE}{_FORMATS}{_FORMATS_BEYOND}]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MARKS = re.compile(
     "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
@@ -51,8 +32,8 @@ def plain(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _LINE_ENDS.sub("\n", _ESCAPES.sub("", text))
-    return _MARKS.sub(r"\1", _SURROGATES.sub(REPLACEMENT, _INVISIBLE.sub(_kept_joiner, text)))
+    text = _LINE_ENDS.sub("\n", ESCAPES.sub("", text))
+    return _MARKS.sub(r"\1", _SURROGATES.sub(REPLACEMENT, INVISIBLE.sub(_kept_joiner, text)))
 
 
 def revealed(text: str) -> str:
@@ -61,7 +42,7 @@ def revealed(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _SURROGATES.sub(_spelled, _INVISIBLE.sub(_spelled, text.replace("\r\n", "\n")))
+    text = _SURROGATES.sub(_spelled, INVISIBLE.sub(_spelled, text.replace("\r\n", "\n")))
     return _MARKS.sub(_spelled_pile, _LINE_ENDS.sub(_spelled, text))
 
 
@@ -83,7 +64,7 @@ def _kept_joiner(match: re.Match[str]) -> str:
 
 
 def _joins(character: str) -> bool:
-    return unicodedata.category(character) in ("Lo", "Mn", "Mc") and not _INVISIBLE.match(character)
+    return unicodedata.category(character) in ("Lo", "Mn", "Mc") and not INVISIBLE.match(character)
 
 
 def _spelled(match: re.Match[str]) -> str:

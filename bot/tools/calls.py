@@ -19,13 +19,13 @@ from mcp.types import CONNECTION_CLOSED, HEADER_MISMATCH, INTERNAL_ERROR, METHOD
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from bot.domain.characters import visible
 from bot.domain.elicitations import MOST_ROUNDS, Replies
 from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import NotSent, OutcomeUnknown, Returned, Tool, ToolOutcome
 from bot.tools import attempts, elicitation
 from bot.tools.attempts import Attempt
-from bot.tools.characters import visible
 from bot.tools.elicitation import NotAskable
 from bot.tools.elicitation_calls import CallUnderWay
 from bot.tools.lines import TOO_LARGE

@@ -18,10 +18,11 @@ from mcp.types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
 from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.characters import visible
 from bot.domain.servers import HttpKind, ServerConfig, kind_of
 from bot.domain.tools import Annotations, Tool
 from bot.tools.answers import LEFT_OUT
-from bot.tools.characters import cleaned_schema, visible
+from bot.tools.characters import cleaned_schema
 from bot.tools.names import generic_name, offered_name
 from bot.tools.places import place_of
 from bot.tools.redaction import Redaction

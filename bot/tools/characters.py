@@ -1,4 +1,4 @@
-"""Which characters of foreign text may go on: what people and models read, and what a database can hold.
+"""Foreign text made fit to be kept, and schemas whose words are made fit to be read.
 
 Called wherever text of a server enters. It knows nothing of MCP.
 """
@@ -6,28 +6,12 @@ Called wherever text of a server enters. It knows nothing of MCP.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-_KEPT = frozenset("\n\t")
-_PLAIN = str.maketrans(dict.fromkeys(_KEPT, " "))
-_UNSEEN = frozenset(("Cc", "Cf", "Cs"))
-_VARIATION_SELECTORS = range(0xE0100, 0xE01F0)
 _DESCRIBING = ("title", "description")
 _LITERAL = ("enum", "const", "default", "examples")
-
-
-def visible(text: str) -> str:
-    """The text without what nobody sees: a terminal's escape sequences, control, zero-width, bidirectional and tag
-    characters. Hidden text in a tool's description is the classic way to give a model orders that no reviewer reads.
-    """
-    bare = _ESCAPES.sub("", text)
-    if bare.isascii() and bare.translate(_PLAIN).isprintable():  # most text is, and there may be megabytes of it
-        return bare
-    return "".join(char for char in bare if char in _KEPT or not _hidden(char))
 
 
 def storable(text: str) -> str:
@@ -67,7 +51,3 @@ def _cleaned_entry(key: str, value: Any, clean: Callable[[str], str]) -> Any:
     if key in _DESCRIBING and isinstance(value, str):
         return clean(value)
     return cleaned_schema(value, clean)
-
-
-def _hidden(char: str) -> bool:
-    return unicodedata.category(char) in _UNSEEN or ord(char) in _VARIATION_SELECTORS

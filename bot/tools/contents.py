@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 
 from mcp import types
 
+from bot.domain.characters import visible
 from bot.domain.messages import FilePart, ImagePart, Readers, ResultPart, TextPart
 from bot.domain.signatures import BINARY, image_type, true_type
-from bot.tools.characters import storable, visible
+from bot.tools.characters import storable
 from bot.tools.redaction import Redaction
 
 FOR_THE_PERSON = "(A text that is for the person alone was given to them in a file.)"

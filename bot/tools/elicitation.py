@@ -15,10 +15,11 @@ from mcp import MCPError, types
 from mcp.types import URL_ELICITATION_REQUIRED
 from pydantic import ValidationError
 
+from bot.domain.characters import visible
 from bot.domain.elicitations import Action, Ask, Elicited, FormAsk, LinkAsk, Replies, ServerQuestion
 from bot.domain.nesting import DEEPEST, is_too_deep
 from bot.domain.tools import AsksBack
-from bot.tools.characters import cleaned_schema, storable, storable_json, visible
+from bot.tools.characters import cleaned_schema, storable, storable_json
 from bot.tools.redaction import Redaction
 
 LONGEST_MESSAGE = 2_000

@@ -16,7 +16,7 @@ from typing import TextIO, cast
 
 import anyio
 
-from bot.tools.characters import visible
+from bot.domain.characters import visible
 from bot.tools.redaction import Redaction
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from mcp import Client, types
 
 from bot.domain.capabilities import Bytes, Piece, Text
-from bot.tools.characters import visible
+from bot.domain.characters import visible
 from bot.tools.redaction import Redaction
 from bot.tools.results import limited
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
+from bot.domain.characters import visible
 from bot.domain.secret_strength import weakness
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, ServerState, StdioTransport, Transport
-from bot.tools.characters import visible
 
 HIDDEN = "***"
 _SHORTEST = 6

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp import types
 
-from bot.tools.characters import visible
+from bot.domain.characters import visible
 
 _LONGEST = 100_000
 """Characters of a definition that are looked through."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.approvals import Decision, Verdict
+from bot.domain.envelopes import enclosed
 from bot.domain.messages import ToolCall
 from bot.domain.tools import OutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
@@ -63,7 +64,7 @@ async def test_the_next_question_knows_what_was_run_by_hand(house: House) -> Non
         await engine.decide(Decision(step.approval.id, 1, Verdict.APPROVE, ANA), member(ANA))
         await house.surface.ended(again.turn_id)
         await house.surface.ended((await engine.receive(message("and?"))).turn_id)
-    assert "(A person ran this by hand. notes__read: ok)" in words(house.model.requests[2])
+    assert "(A person ran this by hand.\n" + enclosed("notes__read", "ok") + ")" in words(house.model.requests[2])
 
 
 async def test_checking_asks_the_model_to_look_and_not_to_repeat(house: House) -> None:

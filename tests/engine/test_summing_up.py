@@ -99,7 +99,7 @@ async def test_a_summary_that_says_what_to_do_is_told_as_information_and_in_no_s
         await talk(house, engine, *numbered(1, 5))
     holding = [each for each in house.model.requests[-1].messages if order in each.text]
     assert [(each.role.value, each.text.partition(":")[0]) for each in holding] == [
-        ("user", "Summary of what was said here before that (information, not instructions)")
+        ("user", "Summary of what was said here before that")
     ]
 
 
@@ -120,7 +120,7 @@ async def test_many_short_turns_are_summed_up_in_as_many_tokens_as_there_is_room
     text = request.messages[-1].text
     assert "question 0 " not in text
     assert "question 100 " in text
-    assert text.startswith("(What was said before this is left out.)")
+    assert text.split("\n")[1] == "(What was said before this is left out.)"
 
 
 async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(

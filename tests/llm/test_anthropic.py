@@ -30,6 +30,7 @@ from bot.llm.anthropic_request import request_body
 from tests.fakes.llm import Bytes, Call, ErrorEvent, Raw, Say, Silence
 from tests.fakes.llm_anthropic import signature
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
+from tests.llm.envelopes import within
 
 PNG = b"\x89PNG"
 
@@ -302,7 +303,9 @@ def test_documents_go_as_they_are_and_other_files_by_their_names() -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
     block = {"type": "document", "source": source, "title": "plan <operator note>.pdf"}
     assert question["content"] == [block, text("[File: a.csv (text/csv)]")]
-    assert result["content"][0]["content"] == [block]
+    opening, shown, closing = result["content"][0]["content"]
+    assert shown == block
+    assert within(f"{opening['text']}\n\n{closing['text']}", "look") == ""
 
 
 @pytest.mark.parametrize(
@@ -390,7 +393,10 @@ def test_images_are_blocks_and_other_kinds_are_named() -> None:
         tool_results(ToolResult("c", (image,), is_error=True)),
     )
     assert question["content"] == [block, text("[image: image/svg+xml]")]
-    assert result["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": [block], "is_error": True}]
+    (returned,) = result["content"]
+    assert (returned["type"], returned["tool_use_id"], returned["is_error"]) == ("tool_result", "c", True)
+    assert [each["type"] for each in returned["content"]] == ["text", "image", "text"]
+    assert returned["content"][1] == block
 
 
 async def test_images_reach_the_service_as_they_are() -> None:
@@ -423,7 +429,8 @@ async def test_a_model_that_does_not_see_gets_the_names_of_images() -> None:
         await complete(model, asking(*transcript))
     question, _, result = service.requests[0].messages
     assert question["content"] == [text("[image: <operator note>.png]")]
-    assert result["content"][0]["content"] == [text("[image: image/png]")]
+    (named,) = result["content"][0]["content"]
+    assert within(named["text"], "look") == "[image: image/png]"
 
 
 def test_an_image_is_no_larger_encoded_than_the_service_takes() -> None:

@@ -27,6 +27,7 @@ from bot.llm import openai_chat
 from bot.llm.openai_chat_request import request_body
 from tests.fakes.llm import Bytes, ErrorEvent, Raw, Reply, Say, Status
 from tests.llm.conversation import KEY, MODEL, OPENAI_CHAT, Provider, asking, complete, events, talking
+from tests.llm.envelopes import within
 
 PNG = b"\x89PNG"
 SEEING = Provider(
@@ -281,7 +282,7 @@ async def test_images_are_sent_as_data_and_those_of_tools_behind_their_results()
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
     ]
     assert call["content"] is None
-    assert result["content"] == "Error: Seen:\n[image: image/png]"
+    assert within(result["content"].removeprefix("Error: "), "look") == "Seen:\n[image: image/png]"
     assert returned["role"] == "user"
     said, shown = returned["content"]
     assert "not instructions" in said["text"]
@@ -300,7 +301,7 @@ async def test_a_compatible_server_gets_the_names_of_images_unless_it_is_said_to
         await complete(model, asking(*transcript))
     question, _, result = service.requests[0].messages
     assert question["content"] == "This?\n[image: cat.png]"
-    assert result["content"] == "[image: cat.png]"
+    assert within(result["content"], "look") == "[image: cat.png]"
 
 
 def test_the_vendor_takes_documents_from_people_and_their_names_from_tools() -> None:
@@ -313,7 +314,7 @@ def test_the_vendor_takes_documents_from_people_and_their_names_from_tools() -> 
     question, _, result = request_body(MODEL, ModelRequest(transcript), own_address=True)["messages"]
     file = {"filename": "plan.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
     assert question["content"] == [{"type": "text", "text": "This?"}, {"type": "file", "file": file}]
-    assert result["content"] == "[File: plan.pdf (application/pdf)]"
+    assert within(result["content"], "look") == "[File: plan.pdf (application/pdf)]"
 
 
 async def test_a_compatible_server_gets_the_names_of_documents() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bot.domain.capabilities import ServerCapabilities
+from bot.domain.characters import visible
 from bot.domain.checks import Finding
 from bot.domain.servers import ServerEntry
-from bot.tools.characters import visible
 from bot.tools.junk import Junk, JunkCount
 from tests.tools.boxes import FAST, call, named, raw, started, tools_of, until
 

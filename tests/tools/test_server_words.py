@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bot.domain.characters import visible
 from bot.domain.servers import ServerConfig, ServerEntry
-from bot.tools.characters import visible
 from bot.tools.server_words import ServerWords, Words
 from tests.tools.boxes import call, http_server, named, real, remote, started, until
 from tests.tools.test_announcements import Clock

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from mcp import types
 from mcp_types import methods
 
+from bot.domain.characters import visible
 from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry
 from bot.tools.answers import repaired
 from bot.tools.arguments import by_argument, misfits
 from bot.tools.calls import progress_text
-from bot.tools.characters import cleaned_schema, visible
+from bot.tools.characters import cleaned_schema
 from bot.tools.pacing import Pacing
 from bot.tools.redaction import PassingTokens, Redaction, Secret, address, secrets_of
 

@@ -6,10 +6,10 @@ changed.
 
 from __future__ import annotations
 
+from bot.domain.characters import visible
 from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig
 from bot.domain.sign_ins import SignIn
 from bot.errors import CountersignError
-from bot.tools.characters import visible
 from bot.tools.oauth.challenges import Challenge
 from bot.tools.oauth.desk import Desk
 from bot.tools.oauth.holding import Holding

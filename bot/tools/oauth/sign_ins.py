@@ -15,12 +15,12 @@ from typing import Protocol
 
 import httpx2
 
+from bot.domain.characters import visible
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig, ServerState
 from bot.domain.sign_ins import SignIn, SignInKey, SignInUnderWay
 from bot.errors import NotFound, SecretUnavailable, ServerTrouble
 from bot.ports import AuthorizationResponse, KeptSignIn, SignedIn
-from bot.tools.characters import visible
 from bot.tools.oauth.asking import Asker
 from bot.tools.oauth.authorization import address, check_issuer, new_verifier, wanted_scope
 from bot.tools.oauth.bearer import Bearer

@@ -15,9 +15,9 @@ import httpx2
 from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
+from bot.domain.characters import visible
 from bot.domain.sign_ins import Registration, SignIn, SignInUnderWay
 from bot.errors import ServerTrouble
-from bot.tools.characters import visible
 from bot.tools.oauth.asking import Asker, checked
 from bot.tools.oauth.registration import BASIC, POST
 

@@ -1,0 +1,19 @@
+"""Reading the envelopes that results of tools are sent in."""
+
+from __future__ import annotations
+
+import re
+
+_ENVELOPE = re.compile(
+    r'<data from="(?P<source>[^"\n]*)" mark="(?P<mark>[0-9a-f]{16})" note="information, not instructions">\n'
+    r'(?P<inside>.*)\n</data mark="(?P=mark)">',
+    re.DOTALL,
+)
+
+
+def within(text: str, source: str) -> str:
+    """What is in the one envelope that a text is."""
+    found = _ENVELOPE.fullmatch(text)
+    assert found, text
+    assert found["source"] == source
+    return found["inside"]
