@@ -42,6 +42,8 @@ async def call_tool(
     A call that may not be repeated is committed as started before it is sent: whoever finds it in that state later
     knows that it may have happened.
     """
+    # Somebody has approved this definition, perhaps hours ago: only such calls wait for the server to confirm it.
+    unsure = await toolbox.confirm(step.tool.server_id) if step.tool and (step.approval or step.grant) else ""
     offered = await toolbox.offer(workspace)
     tool = offered.find(step.call.name)
     asker = await member()
@@ -50,6 +52,8 @@ async def call_tool(
         problem = WITHHELD.format(name)
     elif name in offered.barred:
         problem = BARRED.format(name)
+    elif unsure:
+        problem = unsure
     else:
         problem = _objection(step, tool, rules(), author, asker)
     if tool is None or problem:

@@ -40,6 +40,11 @@ class Toolbox(Protocol):
         servers that are connecting for the first time.
         """
 
+    async def confirm(self, server_id: str) -> str:
+        """Make sure, within a limit, that `offer` gives this server's tools as they are now. Return why that could not
+        be found out, in a sentence for the model; empty if it could, or if there is no such server.
+        """
+
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. A tool's failure is a result; this raises for nothing but cancellation, which reaches the
         server.

@@ -43,10 +43,13 @@ _Page = tuple[list[_Item], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server, and what of them cannot be offered, in a few words each."""
+    """The tools of a server, and what of them cannot be offered, in a few words each. `ttl` is for how many seconds the
+    server says that they stay as they are.
+    """
 
     tools: tuple[Tool, ...] = ()
     left_out: tuple[str, ...] = ()
+    ttl: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,11 @@ class Catalogue:
         if client.server_capabilities.tools is None:
             return Listing()
         left_out: list[str] = []
+        ttls: list[int] = []
 
         async def page(cursor: str | None) -> _Page[types.Tool]:
             listed = await client.list_tools(cursor=cursor, cache_mode="bypass")
+            ttls.append(listed.ttl_ms)
             if nameless := (listed.meta or {}).get(LEFT_OUT):
                 left_out.append(f"{nameless} without a name")
             return listed.tools, listed.next_cursor
@@ -82,7 +87,7 @@ class Catalogue:
                 left_out.append(f"a second {tool.name}")
         if not whole:
             left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
-        return Listing(tuple(found.values()), tuple(left_out))
+        return Listing(tuple(found.values()), tuple(left_out), min(ttls, default=0) / 1000)
 
     async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
         """`before` with the resources, templates and prompts that the server has now. A server that declares them and

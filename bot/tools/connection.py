@@ -49,6 +49,13 @@ _REMEMBERED_CALLS = 200
 _Answer = TypeVar("_Answer")
 
 
+UNCONFIRMED = (
+    "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
+    "Ask again later to get a new approval."
+)
+"""Said of a call that somebody approved and that was not sent."""
+
+
 class Connection:
     """The connection to one server, kept up from its start until it is closed. `redact` has its secrets. `synced` is
     what is known already, and `pinned` what is pinned of that.
@@ -164,6 +171,21 @@ class Connection:
         """Connect now, whatever happened before, and wait for how it ends."""
         with self._use.counted():
             await self._connect()
+
+    async def confirm(self) -> str:
+        """Make sure that the tools are known as they are now, connecting if need be. Return why that is not so, empty
+        if it is.
+        """
+        since = self._shared.clock()
+        with self._use.counted():
+            session = await self._needed(calls.Deadline(None))
+            if session is None:
+                return self._why_not()
+            try:
+                await session.confirm(since)
+            except (*calls.BROKEN, TimeoutError):
+                return UNCONFIRMED.format(self.config.name)
+            return ""
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. What never reached the server, or does no harm twice on the word of a trusted one, is sent once

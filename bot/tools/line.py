@@ -95,6 +95,11 @@ class Line:
         self._listed_at = self._clock()
         self._watch()
 
+    def list_fails(self) -> None:
+        """No answer has come in time. What was known before may be old, and the connection may be well."""
+        self._listing = False
+        self.mark_stale()
+
     def interrupt(self) -> None:
         """Let the owner look around for another reason."""
         self._news.set()

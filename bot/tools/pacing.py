@@ -26,6 +26,8 @@ class Pacing:
     `farewell`: how long a connection that is replaced or given up waits for its running calls.
     `crowding`: how long a server that starts keeps others from starting, if there are many.
     `idle_after`: a connection that nobody has used for so long is closed until somebody does; None means never.
+    `confirm`: how long a server may take to confirm its tools before a call that somebody approved is sent.
+    `longest_ttl`: for how long a server's word that its tools stay as they are is taken, at most.
     `quiet_after`, `quiet_limit`: a server that nobody has used for so long is asked whether it is there, and how long
     it may take to say so; None asks nobody.
     `tripping`: when calls leave a server alone that keeps failing.
@@ -46,6 +48,8 @@ class Pacing:
     sign_in_pause: float = 900.0
     farewell: float = 10.0
     idle_after: float | None = 1800.0
+    confirm: float = 5.0
+    longest_ttl: float = 60.0
     quiet_after: float | None = 60.0
     quiet_limit: float = 15.0
     tripping: Tripping = Tripping()

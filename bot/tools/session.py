@@ -116,6 +116,8 @@ class Session:
         self._known = condition.synced.capabilities
         self._catalogue = Catalogue(condition.config, redact, shared.names_beside)
         self._asking = asyncio.Lock()
+        self._listing = asyncio.Lock()
+        self._listed_at = self._fresh_until = -math.inf
 
     @property
     def usable(self) -> bool:
@@ -173,15 +175,43 @@ class Session:
         self._condition.sync_succeeded(known)
         return known
 
+    async def confirm(self, since: float) -> None:
+        """Make sure that the tools are known as they were at `since` or later, in seconds of the clock, or are within
+        the time for which the server said that they stay. Calls that come together share one listing, or wait for a
+        second one that begins after them. Raises TimeoutError and `calls.BROKEN`.
+        """
+        client, before = self.client, self._known.tools
+        try:
+            async with asyncio.timeout(self._shared.pacing.confirm), self._listing:
+                if self._is_fresh(since):
+                    return
+                try:
+                    tools = await self._tools(client)
+                except asyncio.CancelledError:
+                    self.line.list_fails()
+                    raise
+                self._known = replace(self._known, tools=tools)
+                self._condition.listed(self._known)
+        except BROKEN as error:
+            self._failed(error)
+            raise
+        if tools != before:
+            # The owner keeps what has changed, and tells everybody else.
+            self.line.mark_stale()
+
+    def _is_fresh(self, since: float) -> bool:
+        return not self.line.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
+
     async def _fetched(self) -> ServerCapabilities:
         client = self.client
         async with self._asking:
             self._condition.syncing()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
-                    self._known = replace(self._known, tools=await self._tools(client))
-                    self._condition.listed(self._known)
-                    self._known = await self._catalogue.others(client, self._known)
+                    async with self._listing:
+                        self._known = replace(self._known, tools=await self._tools(client))
+                        self._condition.listed(self._known)
+                    await self._know_others(client)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)
                 raise
@@ -236,9 +266,12 @@ class Session:
 
     async def _tools(self, client: Client) -> tuple[Tool, ...]:
         self.line.list_begins()
+        began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
         listing = await self._catalogue.tools(client)
         self.line.list_ends()
+        self._listed_at = began
+        self._fresh_until = began + min(listing.ttl, self._shared.pacing.longest_ttl)
         self._condition.left_out = listing.left_out
         return listing.tools
 
@@ -261,11 +294,16 @@ class Session:
             self._condition.syncing()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
-                    self._known = await self._catalogue.others(client, self._known)
+                    await self._know_others(client)
             except (*BROKEN, TimeoutError) as error:
                 self._failed(error)
             else:
                 self._condition.sync_succeeded(self._known)
+
+    async def _know_others(self, client: Client) -> None:
+        """Ask for what is no tool. The tools may be listed anew meanwhile."""
+        others = await self._catalogue.others(client, self._known)
+        self._known = replace(others, tools=self._known.tools)
 
     async def _refresh(self) -> None:
         """Ask again because the server has said something, or nothing. Where that changes nothing nobody else is told.

@@ -164,6 +164,11 @@ class McpToolbox:
             - {tool.name for tool in tools},
         )
 
+    async def confirm(self, server_id: str) -> str:
+        """Make sure that the server's tools are known as they are now; why that is not so, empty if it is."""
+        kept = self._servers.get(server_id)
+        return "" if kept is None or kept.connection is None else await kept.connection.confirm()
+
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. Arguments that do not fit its schema are told to the model and never sent."""
         kept = self._servers.get(tool.server_id)

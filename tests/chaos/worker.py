@@ -85,6 +85,9 @@ class World:
     async def offer(self, workspace: str = "") -> ToolSet:
         return ToolSet((READ, WRITE, ASK, BOOK, CHAT))
 
+    async def confirm(self, _server_id: str) -> str:
+        return ""
+
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         await asyncio.sleep(random.uniform(0, 0.1))
         if tool is BOOK and context.replies is None:

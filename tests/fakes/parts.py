@@ -111,6 +111,10 @@ class FakeToolbox:
     asked: list[str] = field(default_factory=list)
     """The workspaces an offer was asked for."""
     secrets: dict[str, str] = field(default_factory=dict)
+    confirmed: list[str] = field(default_factory=list)
+    """The servers whose tools had to be confirmed."""
+    unconfirmed: str = ""
+    """Why they cannot be."""
 
     def add(self, offered: Tool, behaviour: Behaviour = answers_ok) -> None:
         self.tools[offered.name] = (offered, behaviour)
@@ -118,6 +122,10 @@ class FakeToolbox:
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
         self.asked.append(workspace)
         return ToolSet(tuple(each for each, _ in self.tools.values()), self.guidance, self.absent)
+
+    async def confirm(self, server_id: str) -> str:
+        self.confirmed.append(server_id)
+        return self.unconfirmed
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         if tool.name not in self.tools:
