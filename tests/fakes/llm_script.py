@@ -189,18 +189,29 @@ class Request:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The texts of the tool results the model has to react to now: those at the transcript's end."""
+        """The texts of the tool results the model has to react to now: those at the transcript's end, without the
+        envelopes in which they come.
+        """
         if self.api != "anthropic":
             texts: list[str] = []
             for message in reversed(self.messages):
                 if message.get("role") == "tool" or message.get("type") == "function_call_output":
-                    texts.append(_texts(message))
+                    texts.append(_unwrapped(_texts(message)))
                 elif message.get("role") not in ("system", "developer"):
                     break
             return tuple(reversed(texts))
         last = self.messages[-1]["content"] if self.messages else ""
         blocks = [block for block in last if isinstance(block, Mapping) and block["type"] == "tool_result"]
-        return tuple(_texts(block) for block in blocks)
+        return tuple(_unwrapped(_texts(block)) for block in blocks)
+
+
+_ENVELOPE = re.compile(
+    r'<data from="[^"\n]*" mark="([0-9a-f]{16})" note="[^"\n]*">\n(.*?)\n</data mark="\1">', re.DOTALL
+)
+
+
+def _unwrapped(text: str) -> str:
+    return _ENVELOPE.sub(r"\2", text)
 
 
 Rule = Callable[[Request], Reply]

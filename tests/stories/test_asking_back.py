@@ -36,7 +36,7 @@ def travelling(request: Request) -> Reply:
     """A model that books or pays, and says what came of it."""
     last = request.messages[-1]
     if last["role"] == "tool":
-        return Say(f"It said: {last['content']}")
+        return Say(f"It said: {request.results[-1]}")
     called = Call("travel__pay", {}) if "pay" in str(last["content"]) else Call("travel__book", {"train": "14:05"})
     return Say(calls=(called,))
 

@@ -23,7 +23,7 @@ def answering(tool: str) -> Rule:
     def rule(request: Request) -> Reply:
         last = request.messages[-1]
         if last["role"] == "tool":
-            return Say(f"It said: {last['content']}.")
+            return Say(f"It said: {request.results[-1]}.")
         if last["content"] == COUNT_IT:
             return Say(calls=(Call(f"test__{tool}", {"label": "once"}),))
         return Say("Nothing new.")
