@@ -48,7 +48,7 @@ def a_result(*parts: TextPart, structured: object = None) -> tuple[object, ...]:
     )
 
 
-@pytest.fixture(params=PROVIDERS, ids=str)
+@pytest.fixture(params=PROVIDERS, ids=lambda provider: provider.api)
 def provider(request: pytest.FixtureRequest) -> Provider:
     chosen: Provider = request.param
     return chosen
