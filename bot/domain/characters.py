@@ -53,7 +53,8 @@ _DRAWN_AS_EMOJI = frozenset("#*0123456789\u203c\u2049\u2139\u3030\u303d")
 
 def visible(text: str) -> str:
     """Return the text without what no reader sees. Letters, blanks, tabs and line ends stay as they are, and so do
-    the joiners and selectors of emoji and of the scripts that are written with them; a lone CR becomes a line end.
+    the joiners and selectors of emoji and of the scripts that are written with them; a lone CR becomes a line
+    end, and half of a surrogate pair U+FFFD.
     """
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
     return _HIDDEN.sub(_kept, bare)
@@ -66,6 +67,8 @@ def _kept(match: re.Match[str]) -> str:
         return found
     if found == "\r":
         return "\n"
+    if "\ud800" <= found <= "\udfff":
+        return "\N{REPLACEMENT CHARACTER}"
     return found if _is_drawn(found, before, after) else ""
 
 
