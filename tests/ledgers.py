@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,9 +111,11 @@ async def sqlite_ledger(folder: Path) -> SqliteLedger:
     return SqliteLedger(await migrated(folder / "turns.db"))
 
 
-async def running(ledger: Ledger, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:
-    """A turn that the present process drives."""
+async def running(
+    ledger: Ledger, text: str = "hi", conversation: ConversationKey = HALL, holding: Collection[str] = ()
+) -> Claim:
+    """A turn that the present process drives, beside those of `holding`."""
     receipt = await ledger.log.enqueue(message(text, conversation=conversation))
-    (claim,) = await ledger.log.claim(1)
+    (claim,) = await ledger.log.claim(1, holding)
     assert claim.turn_id == receipt.turn_id
     return claim

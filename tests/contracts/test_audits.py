@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -62,9 +62,11 @@ async def kinds(ledger: Ledger, query: AuditQuery | None = None) -> list[tuple[s
     return [(entry.kind, entry.actor) for entry in await entries(ledger, query)]
 
 
-async def asked(ledger: Ledger, conversation: ConversationKey = HALL, card: str = "card-1") -> str:
+async def asked(
+    ledger: Ledger, conversation: ConversationKey = HALL, card: str = "card-1", holding: Collection[str] = ()
+) -> str:
     """A turn that waits for a signature; its id."""
-    claim = await running(ledger, f"hi {card}", conversation)
+    claim = await running(ledger, f"hi {card}", conversation, holding)
     step = called(2, StepStatus.AWAITING, card)
     await ledger.log.append(claim, wants(step), [step])
     return claim.turn_id
@@ -218,8 +220,8 @@ async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(ledger:
 
 
 async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(ledger: Ledger) -> None:
-    await asked(ledger)
-    await asked(ledger, ELSEWHERE, "card-2")
+    first = await asked(ledger)
+    await asked(ledger, ELSEWHERE, "card-2", (first,))
 
     def administer(connection: sa.Connection) -> None:
         for server in ("id-of-s", "theirs"):

@@ -158,7 +158,7 @@ async def test_a_server_that_one_process_adds_is_used_in_another_on_one_database
     both = {
         "DATABASE_URL": postgres.fresh(),
         "MCP_ALLOWED_HOSTS": f"127.0.0.1:{endpoint.port}",
-        "MCP_ENCRYPTION_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+        "MCP_ENCRYPTION_KEY": "CFvTzyVIeFl0NFofOfa26IKJ8Z5EL3fV4yChTH9aivU=",
     }
     here, there = (Workplace(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
     async with here.terminal() as one, there.terminal("--user", "ben") as other:

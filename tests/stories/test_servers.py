@@ -25,7 +25,8 @@ async def test_a_failing_server_is_named_and_the_others_work_and_a_lost_one_come
         Say(calls=(Call("fragile__ping"),)),
         Say("It is back."),
     ) as model:
-        place = Workplace(tmp_path, servers, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
+        # A missing server's last words reach the model and would make every call here ask.
+        place = Workplace(tmp_path, servers, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW", TAINT_MODE="off")
         async with place.terminal() as terminal:
             await terminal.asks("what does it cost?")
             problem = "The command no-such-program of server absent was not found."

@@ -16,7 +16,7 @@ from tests.stories.slack_program import Company, a_company
 KEEP_IT = "note that the deploy is at noon"
 THINK = "think for ever"
 NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
-KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+KEY = "CFvTzyVIeFl0NFofOfa26IKJ8Z5EL3fV4yChTH9aivU="
 
 
 class Slowly:

@@ -238,7 +238,7 @@ async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_s
     assert team.refused() == []
 
 
-async def test_a_secret_among_the_arguments_is_in_no_message_no_log_and_no_audit(
+async def test_a_secret_among_the_arguments_is_in_no_shared_message_no_log_and_no_audit(
     team: Team, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -247,17 +247,18 @@ async def test_a_secret_among_the_arguments_is_in_no_message_no_log_and_no_audit
     team.model.script = [ask_for(call(CREATE, summary=f"use {token}", api_key=secret)), say("Filed.")]
     async with team.at_work():
         talk = team.ask("file it")
-        card = await team.card(talk)
-        await team.press(team.sam, card, "View all")
-        await team.until(lambda: "api_key" in team.opened(team.sam))
-        await team.press(team.sam, card, "Approve")
+        card = await team.offers(talk, "View all to approve")
+        assert "api_key" in team.words(card)
+        await team.press(team.sam, card, "View all to approve")
+        await team.until(lambda: secret in team.opened(team.sam))
+        await team.press_opened(team.sam, "Approve")
         await team.reads(talk, "Filed.")
+        shown = team.shown(talk)
     assert [arguments["api_key"] for _, arguments, _ in team.toolbox.calls] == [secret]
     ours = "".join(each.getMessage() for each in caplog.records if each.name.startswith("bot."))
     audited = str(await audit_of(team))
-    assert "api_key" in team.sent()
     for hidden in (secret, token):
-        assert hidden not in team.sent()
+        assert hidden not in shown
         assert hidden not in ours
         assert hidden not in audited
 

@@ -58,7 +58,7 @@ async def test_what_is_read_can_be_sent_back_and_a_slot_can_be_changed(api: Api)
     same = await api.put(f"{SERVERS}/docs", json={"config": shown["config"]})
     assert (same.status_code, same.json()["version"]) == (200, shown["version"])
     other = await api.put(
-        f"{SERVERS}/docs", json={"config": {"slots": {"team": "red"}, "env": {"A_KEY": "other-key-1"}}}
+        f"{SERVERS}/docs", json={"config": {"slots": {"team": "red"}, "env": {"A_KEY": "key-3Rw8pQz6YtM2vKx9"}}}
     )
     assert other.status_code == 200, other.text
     assert other.json()["commandLine"].endswith("--team=red")

@@ -36,7 +36,7 @@ async def test_a_stored_server_that_is_not_allowed_any_more_is_neither_connected
 ) -> None:
     settings, named = NARROWER[narrower]
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        assert (await added(api, jira, apiKey="s3cret-of-jira"))["status"] == "CONNECTED"
+        assert (await added(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn"))["status"] == "CONNECTED"
     jira.seen.clear()
     async with opened_api(folder, **settings) as api:
         kept = (await api.get(f"{SERVERS}/jira")).json()
@@ -95,7 +95,7 @@ async def test_a_secret_is_neither_asked_for_nor_taken_for_a_server_that_is_kept
 ) -> None:
     public: dict[str, Any] = {"public_url": "https://bot.example.com", "mcp_allowed_hosts": ON_THIS_MACHINE}
     async with opened_api(folder, **public) as api:
-        await added(api, jira, apiKey="s3cret-of-jira")
+        await added(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn")
         words = ["secret", "rotate", "jira"]
         offered = (await api.post("/api/commands", json={"command": "mcp", "words": words})).text
         path = "/secret/" + offered.split("https://bot.example.com/secret/")[1].split(")")[0]

@@ -31,7 +31,12 @@ async def jira() -> AsyncIterator[FakeEndpoint]:
 async def test_a_server_of_one_workspace_is_no_other_ones_and_shows_no_config_in_lists(
     api: Api, jira: FakeEndpoint
 ) -> None:
-    body = {"name": "Weather API", "url": jira.url, "authType": "header", "config": {"headerValue": "Bearer token_123"}}
+    body = {
+        "name": "Weather API",
+        "url": jira.url,
+        "authType": "header",
+        "config": {"headerValue": "Bearer tok_8f2K9qLw4ZtX7vBn"},
+    }
     answer = await api.post(f"{HERE}/mcp-servers", json=body)
     assert answer.status_code == 201
     kept = answer.json()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from bot.errors import DatabaseUnavailable
@@ -81,6 +83,7 @@ async def test_many_people_who_write_at_once_are_all_heard() -> None:
 
 
 async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bot.reception")
     too_much = errands.MOST + 20
     async with a_workplace() as place:
         mallory = place.discord.user("Mallory")
