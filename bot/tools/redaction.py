@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -30,6 +32,13 @@ _REMEMBERED = 8
 """Generations of tokens of one server."""
 _SHORTEST_LINE = 16
 """Characters of a line of a multi-line secret that is redacted by itself: logs come in lines."""
+_JSON_TOKEN = re.compile(
+    r"""(?P<key>"[^"\\]*(?:\\.[^"\\]*)*"(?=\s*:))|(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")"""
+    r"""|(?P<number>-?\d[^\s,\]}]*)|(?P<open>\{)|(?P<close>\})"""
+)
+"""Tokens of valid JSON that hold a value, and the braces."""
+_JSON_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+"""One character of the value of a string literal, which may be a pair of escaped surrogates."""
 _KEY_NAMES = ("key", "token", "secret", "pass", "auth", "sig", "cred")
 """Parts of names in an address's query whose values are secret by themselves, too."""
 
@@ -111,7 +120,7 @@ class Redaction:
 
     def __call__(self, text: str) -> str:
         """Return the text without the secrets of this server."""
-        return _without(text, (*self._all.spans(text), *self._tokens.spellings.spans(text)))
+        return _without(text, self._all_spans(text))
 
     def clean(self, text: str) -> str:
         """Return a text for people: without hidden characters and without secrets."""
@@ -148,7 +157,8 @@ class Redaction:
             case dict():
                 redacted: dict[str, Any] = {}
                 for key, inner in value.items():
-                    redacted[self._key(str(key), redacted)] = self.json(inner)
+                    name = _unique(_without(str(key), self.spans(str(key))), redacted)
+                    redacted[name] = self.json(inner)
                 return redacted
             case int() | float() if self.found_in(value):
                 return HIDDEN
@@ -156,21 +166,38 @@ class Redaction:
                 return value
 
     def json_text(self, text: str) -> str:
-        """Return the text without secrets. JSON stays JSON, with its keys."""
+        """Return the text without secrets. JSON stays JSON: a secret is replaced within its own literal, and every
+        other character stays. Parsing and dumping would change `1e400`, long decimals and escapes.
+        """
         redacted = self(text)
         if redacted == text or not text.lstrip().startswith(("{", "[")):
             return redacted
         try:
-            value = json.loads(text)
+            json.loads(text, parse_float=str, parse_int=str)
         except (ValueError, RecursionError):
             return redacted
-        return json.dumps(self.json(value), ensure_ascii=False)
+        names: list[set[str]] = []
 
-    def _key(self, key: str, taken: Mapping[str, Any]) -> str:
-        redacted, number = _without(key, self.spans(key)), 1
-        while (name := redacted if number == 1 else f"{redacted} {number}") in taken:
-            number += 1
-        return name
+        def replaced(token: re.Match[str]) -> str:
+            match token.lastgroup:
+                case "open":
+                    names.append(set())
+                case "close":
+                    names.pop()
+                case "key" if (literal := _in_literal(token[0], self.spans)) != token[0]:
+                    name = _unique(literal[1:-1], names[-1])
+                    names[-1].add(name)
+                    return f'"{name}"'
+                case "text":
+                    return _in_literal(token[0], self._all_spans)
+                case "number" if self.found_in(token[0]):
+                    return f'"{HIDDEN}"'
+            return token[0]
+
+        return _JSON_TOKEN.sub(replaced, text)
+
+    def _all_spans(self, text: str) -> tuple[SecretSpan, ...]:
+        return _merged((*self._all.spans(text), *self._tokens.spellings.spans(text)))
 
 
 class KnownSecrets:
@@ -227,6 +254,24 @@ def _without(text: str, spans: Iterable[SecretSpan]) -> str:
     return "".join((*pieces, text[end:])) if pieces else text
 
 
+def _in_literal(literal: str, spans: Callable[[str], Iterable[SecretSpan]]) -> str:
+    """Return a JSON string literal without the secrets that `spans` finds in its value. Its other escapes stay."""
+    body = literal[1:-1]
+    if "\\" not in body:
+        return f'"{_without(body, spans(body))}"'
+    starts = [0, *accumulate(map(len, _JSON_CHARACTER.findall(body)))]
+    found = [replace(each, start=starts[each.start], end=starts[each.end]) for each in spans(json.loads(literal))]
+    return f'"{_without(body, found)}"'
+
+
+def _unique(name: str, taken: Container[str]) -> str:
+    numbered, number = name, 1
+    while numbered in taken:
+        number += 1
+        numbered = f"{name} {number}"
+    return numbered
+
+
 def _spellings(secret: str) -> Iterator[str]:
     secret = secret.strip()
     if len(secret) < _SHORTEST:
@@ -234,8 +279,9 @@ def _spellings(secret: str) -> Iterator[str]:
     lines = (line.strip() for line in secret.splitlines()) if "\n" in secret else ()
     for part in (secret, *(line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))):
         yield part
-        yield json.dumps(part)[1:-1]
-        yield json.dumps(part, ensure_ascii=False)[1:-1]
+        for literal in (json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]):
+            yield literal
+            yield literal.replace("/", r"\/")
         # A variable may hold bytes that are no text, and Python spells them as halves of surrogate pairs.
         yield quote(part, errors="surrogatepass")
         yield quote(part, safe="", errors="surrogatepass")

@@ -168,6 +168,38 @@ def test_json_in_a_text_stays_json_with_its_keys() -> None:
     assert redact.json_text(' {"a":  1}') == ' {"a":  1}'
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        '{"big": 1e400, "least": -1E-400, "text": "%s"}',
+        '{"not a number": NaN, "text": "%s", "endless": -Infinity}',
+        '[0.12345678901234567890, 123456789012345678901234567890, 1.50, -0, "%s"]',
+        '{"a" :  [ ],\n\t"\\u00e9\\/\\n\\ud83d\\ude00 \\ud800": "\\u00e9 \\ud83d\\ude00 \\ud800 %s \\/ \\"\\u007b"} ',
+        '{"twice": 1, "twice": 2, "{": "}", "text": "\\\\%s\\\\"}',
+        '[{"%s \\u0041": {"inner": 1}}]',
+    ],
+)
+def test_json_in_a_text_stays_the_same_in_every_character_outside_of_the_secret(around: str) -> None:
+    redact = Redaction([Secret(STRONG)])
+    assert redact.json_text(around.replace("%s", STRONG)) == around.replace("%s", "***")
+
+
+@pytest.mark.parametrize("secret", ['p"a\\ss/w\u00f6rd 1', "\U0001f600kT4wQ2x/9vB7"])
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_an_escaped_secret_in_json_leaves_nothing_of_itself(secret: str, slash: str, *, ascii_only: bool) -> None:
+    literal = json.dumps(secret, ensure_ascii=ascii_only).replace("/", slash)
+    assert (
+        Redaction([Secret(secret)]).json_text(f'{{"a": {literal}, "b": "\\u00e9"}}') == '{"a": "***", "b": "\\u00e9"}'
+    )
+
+
+def test_keys_of_json_in_a_text_stay_apart_in_their_object() -> None:
+    redact = Redaction([Secret(STRONG), Secret(OTHERS)])
+    said = f'[{{"{STRONG}": {{"{STRONG}": 1}}, "{OTHERS}": 2}}, {{"{STRONG}": 3}}]'
+    assert redact.json_text(said) == '[{"***": {"***": 1}, "*** 2": 2}, {"***": 3}]'
+
+
 def test_a_key_of_a_result_is_hidden_only_for_a_strong_secret_and_none_is_lost() -> None:
     redact = Redaction([Secret("project"), Secret(STRONG)])
     value: dict[str, Any] = {"project": "x", STRONG: 1, f"x{STRONG}": 2, "***": 3}
