@@ -26,6 +26,7 @@ from bot.storage.secret_sources import open_regular_file
 
 log = logging.getLogger(__name__)
 
+_AUDIT_VARIABLE = "AUDIT_KEY"
 _LEAST_KEY_VALUES = 16
 """Different values among the 32 bytes of a key: random ones have about 30."""
 
@@ -52,19 +53,29 @@ def check_operator_secrets(settings: Settings) -> None:
             "MCP_ENCRYPTION_KEY from `countersign secrets generate-key`, run `countersign secrets rotate` with both, "
             "then remove the password",
         )
-    if any(len(set(key)) < _LEAST_KEY_VALUES for key in read_keys(_plain(settings.mcp_encryption_key), KEY_VARIABLE)):
+    if _has_weak_key(settings.mcp_encryption_key, KEY_VARIABLE):
         raise SettingsError(
             "MCP_ENCRYPTION_KEY can be guessed: its bytes were not made at random.",
             "put one from `countersign secrets generate-key` and a comma before it, run `countersign secrets rotate`, "
             "then remove the old one",
         )
+    if _has_weak_key(settings.audit_key, _AUDIT_VARIABLE):
+        raise SettingsError(
+            "AUDIT_KEY can be guessed: its bytes were not made at random.",
+            "if it has signed nothing yet, set one from `countersign secrets generate-key`. Otherwise put the new one and "
+            "a comma before it, run `countersign audit verify` and `countersign audit seal`, then remove the old one",
+        )
+
+
+def _has_weak_key(setting: SecretStr | None, name: str) -> bool:
+    return any(len(set(key)) < _LEAST_KEY_VALUES for key in read_keys(_plain(setting), name))
 
 
 def audit_keys(settings: Settings) -> AuditKeys:
     """Return the keys of the audit: those of AUDIT_KEY, then one for each key that encrypts secrets. Without any of
     them, SQLite uses the key beside the file; a server has none. Raises SettingsError.
     """
-    own = read_keys(_plain(settings.audit_key), "AUDIT_KEY")
+    own = read_keys(_plain(settings.audit_key), _AUDIT_VARIABLE)
     encryption = read_keys(_plain(settings.mcp_encryption_key), KEY_VARIABLE)
     password = _plain(settings.encryption_master_password)
     match read_address(settings.database_url):

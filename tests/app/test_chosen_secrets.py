@@ -39,10 +39,27 @@ def test_an_encryption_key_that_was_not_made_at_random_is_refused(key: bytes) ->
     assert "countersign secrets generate-key" in refused.value.fix
 
 
+@pytest.mark.parametrize("key", [b"\0" * 32, b"k" * 32, b"password" * 4])
+async def test_an_audit_key_that_was_not_made_at_random_is_refused_at_every_start(key: bytes, folder: Path) -> None:
+    text = base64.b64encode(key).decode()
+    settings = read_settings(audit_key=f"{generate_key()},{text}")
+    starts = (run(settings), chat(settings, ChatOptions()), administer(settings, "mcp", ("list",), as_json=False))
+    for start in starts:
+        with pytest.raises(SettingsError, match="AUDIT_KEY can be guessed") as refused:
+            await start
+        assert text not in str(refused.value)
+        assert "countersign secrets generate-key" in refused.value.fix
+    assert not (folder / "data").exists()
+
+
 def test_keys_and_passwords_that_were_made_at_random_are_taken() -> None:
     for _ in range(200):
         check_operator_secrets(
-            read_settings(mcp_encryption_key=generate_key(), encryption_master_password=secrets.token_urlsafe(32))
+            read_settings(
+                mcp_encryption_key=generate_key(),
+                encryption_master_password=secrets.token_urlsafe(32),
+                audit_key=generate_key(),
+            )
         )
     check_operator_secrets(read_settings())
 
