@@ -62,8 +62,9 @@ def check_operator_secrets(settings: Settings) -> None:
     if _has_weak_key(settings.audit_key, _AUDIT_VARIABLE):
         raise SettingsError(
             "AUDIT_KEY can be guessed: its bytes were not made at random.",
-            "if it has signed nothing yet, set one from `countersign secrets generate-key`. Otherwise put the new one and "
-            "a comma before it, run `countersign audit verify` and `countersign audit seal`, then remove the old one",
+            "if it has signed nothing yet, set one from `countersign secrets generate-key`. Otherwise put the new one "
+            "and a comma before it, run `countersign audit verify` and `countersign audit seal`, then remove the "
+            "old one",
         )
 
 
