@@ -1,7 +1,9 @@
-"""The HTTP protocol of the server: uvicorn's, with limits of time and a place in the table of connections.
+"""The HTTP protocol of the server: uvicorn's, with limits of time and of pipelining, and a place in the table of
+connections.
 
 A connection without a request costs a file. Without limits, clients that only connect, send half a request or read no
-response would take the files of the database and of the platforms.
+response would take the files of the database and of the platforms. A client that sends its requests without waiting
+for the responses would keep the event loop from accepting others.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bot.web.connection_table import ConnectionLimits, ConnectionTable, TrustedProxies
 
+_CLOSE = (b"connection", b"close")
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class Connection(H11Protocol):
     """One connection. The head of a request must arrive within `head_seconds`; a body is read, and timed, by the route.
-    uvicorn ends a connection that is idle between two requests.
+    uvicorn ends a connection that is idle between two requests, and serves one request of it at a time.
     """
 
     def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **more: Any) -> None:
@@ -61,6 +64,17 @@ class Connection(H11Protocol):
         elif self._head is None:
             self._start_head()
         self._update()
+
+    def handle_events(self) -> None:
+        """Begin the next request. If the peer has sent more behind it, its response is the last one."""
+        super().handle_events()
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_complete or not cycle.keep_alive:
+            return
+        if self.conn.trailing_data[0]:
+            # As if the peer had asked for it: the header says so, unless the response has begun.
+            cycle.scope["headers"] = [*cycle.scope["headers"], _CLOSE]
+            cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
         """Go on to the next request."""

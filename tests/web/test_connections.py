@@ -131,6 +131,37 @@ async def test_a_connection_is_kept_for_the_next_question() -> None:
             await asyncio.sleep(2 * HASTY.head_seconds / 3)
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/nowhere"])
+async def test_a_connection_that_pipelines_gets_the_first_response_and_is_closed(path: str) -> None:
+    request = b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode()
+    async with served(application(), "127.0.0.1", 0) as port, connected(port) as (reader, writer):
+        writer.write(request * 200)
+        responses = (await ends(reader)).lower().split(b"http/1.1 ")[1:]
+        assert [b"connection: close" in each for each in responses] == [True]
+
+
+async def test_pipelined_bytes_do_not_cost_the_response_that_is_under_way() -> None:
+    go_on = asyncio.Event()
+
+    async def two_parts(_request: Request) -> Response:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"first"
+            await go_on.wait()
+            yield b"second"
+
+        return StreamingResponse(parts())
+
+    app = application(pages=[Route("/parts", two_parts)])
+    async with served(app, "127.0.0.1", 0) as port, connected(port) as (reader, writer):
+        writer.write(b"GET /parts HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(LIMIT):
+            await reader.readuntil(b"first\r\n")
+        writer.write(HELLO)
+        assert (await asked(port, whole("/healthz"))).endswith(b"ok\n")  # the server has read both by now
+        go_on.set()
+        assert await ends(reader) == b"6\r\nsecond\r\n0\r\n\r\n"
+
+
 @dataclasses.dataclass
 class Hook:
     path: str = "/hook"
