@@ -323,6 +323,8 @@ async def test_a_signal_ends_it_without_a_traceback_and_the_index_is_whole(by: s
     child = await begun("knowledge", environment)
     await shake_hands(child)
     child.send_signal(by)
+    # Not `communicate()`: it closes the input, and the server also ends with its input.
+    await asyncio.wait_for(child.wait(), PATIENCE)
     _, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
     assert (child.returncode, errors) == (-by, b"")
     async with process("knowledge", environment) as client:

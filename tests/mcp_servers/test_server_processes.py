@@ -34,6 +34,8 @@ async def test_a_signal_ends_a_server_without_a_traceback(by: signal.Signals, tm
     for child in [await begun(server, harmless(tmp_path)) for server in SERVERS]:
         await shake_hands(child)
         child.send_signal(by)
+        # Not `communicate()`: it closes the input, and a server also ends with its input.
+        await asyncio.wait_for(child.wait(), PATIENCE)
         _, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
         assert (child.returncode, errors) == (-by, b"")
 
