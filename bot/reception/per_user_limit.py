@@ -1,10 +1,16 @@
-"""Per-user concurrency limit. Call `release` for everything that was acquired, however it ended."""
+"""Per-user limits: of what is under way (`PerUserLimit`), and of calls in a time (`PerUserRate`)."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
 
 class PerUserLimit:
-    """Counts what is under way for each user; at most `most` at a time."""
+    """Counts what is under way for each user; at most `most` at a time. Call `release` for everything that was
+    acquired, however it ended.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -25,3 +31,29 @@ class PerUserLimit:
             self._under_way[user] = count
         else:
             del self._under_way[user]
+
+
+class PerUserRate:
+    """Counts the calls of each user in the last `seconds`; at most `most`."""
+
+    def __init__(self, most: int, seconds: float, clock: Callable[[], float] = monotonic) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._calls: dict[str, deque[float]] = {}
+
+    def acquire(self, user: str) -> bool:
+        """Count one more call. Return False, with nothing counted, if the user has made `most` of them."""
+        now = self._clock()
+        # Of users who have made none for long nothing is kept: the one with the oldest last call comes first.
+        while self._calls and (oldest := next(iter(self._calls))) and self._calls[oldest][-1] <= now - self._seconds:
+            del self._calls[oldest]
+        calls = self._calls.get(user, deque())
+        while calls and calls[0] <= now - self._seconds:
+            calls.popleft()
+        if len(calls) >= self._most:
+            return False
+        calls.append(now)
+        self._calls.pop(user, None)
+        self._calls[user] = calls
+        return True

@@ -5,10 +5,11 @@ What the bot has said or answered itself is in its own transcript and left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.errors import DeliveryFailed
 from bot.platforms.slack.web_api import Identity, WebApi
 
 PAGE = 200
@@ -26,13 +27,17 @@ class Earlier:
     files: tuple[str, ...] = ()
 
 
-async def read_thread(api: WebApi, identity: Identity, channel: str, thread: str, before: str) -> tuple[Earlier, ...]:
-    """Everything in a thread before a timestamp that the bot has not said itself, oldest first. Raises
-    DeliveryFailed.
+async def read_thread(
+    api: WebApi, identity: Identity, channel: str, thread: str, before: str, may_read: Callable[[], bool]
+) -> tuple[Earlier, ...]:
+    """Return everything in a thread before a timestamp that the bot has not said itself, oldest first. `may_read` is
+    asked before each call. Raises DeliveryFailed.
     """
     found: list[Earlier] = []
     cursor: str | None = None
     for _ in range(MOST_PAGES):
+        if not may_read():
+            raise DeliveryFailed("This user's share of conversations.replies is used up.")
         answer = await api.read(
             "conversations.replies", channel=channel, ts=thread, latest=before, limit=PAGE, cursor=cursor
         )

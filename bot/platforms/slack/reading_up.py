@@ -19,9 +19,12 @@ from bot.platforms.slack.web_api import WebApi
 from bot.platforms.slack.wording import Names, addressed, mentioned_people, unnamed_channels, worded
 from bot.ports import FrontDoor
 from bot.reception.context_lines import context_lines, since, with_files
+from bot.reception.per_user_limit import PerUserRate
 from bot.rendering.plain import one_line
 
 READING_SECONDS = 0.8
+READS_A_MINUTE = 10
+"""Calls of conversations.replies for one user: about a fifth of those that all users have (`pacing.py`)."""
 UNREAD = "(what was said in this thread before could not be read)"
 MOST_NAMES = 20
 MOST_CHANNELS = 2_000
@@ -34,6 +37,7 @@ class ReadingUp:
         self._api = api
         self._people = people
         self._channels: dict[str, str] = {}
+        self._reads = PerUserRate(READS_A_MINUTE, 60.0)
 
     async def words(self, said: Said) -> str:
         """What was said to the bot, as plain text. Names that cannot be found out in time stay ids."""
@@ -60,7 +64,9 @@ class ReadingUp:
         try:
             async with asyncio.timeout(READING_SECONDS):
                 identity = await self._api.identity()
-                lines = await read_thread(self._api, identity, said.channel, said.thread, said.ts)
+                lines = await read_thread(
+                    self._api, identity, said.channel, said.thread, said.ts, lambda: self._reads.acquire(said.user)
+                )
         except (DeliveryFailed, TimeoutError):
             return (UNREAD,)
         if not lines:

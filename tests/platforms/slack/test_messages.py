@@ -235,3 +235,19 @@ async def test_who_cannot_be_looked_up_is_not_answered_and_slack_sends_the_messa
         place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
         await place.settled()
         assert [each.text for each in place.door.received] == ["hello"]
+
+
+async def test_a_user_who_asks_in_many_threads_leaves_others_the_context_of_theirs() -> None:
+    async with a_workplace() as place:
+        slack, sam = place.slack, place.slack.user("Sam")
+        place.channel.members.append(sam.id)
+        for n in range(60):
+            root = slack.say(sam, place.channel, f"topic {n}")
+            slack.say(place.priya, place.channel, f"{slack.bot.mention} why?", thread_ts=root.ts)
+        await place.settled()
+        root = slack.say(place.priya, place.channel, "the shop is down")
+        slack.say(sam, place.channel, f"{slack.bot.mention} since when?", thread_ts=root.ts)
+        await place.settled()
+        *flood, asked = place.door.received
+        assert asked.context == ("priya: the shop is down",)
+        assert (len(flood), sum(each.context == (UNREAD,) for each in flood)) == (60, 50)
