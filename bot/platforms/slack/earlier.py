@@ -28,7 +28,7 @@ class Earlier:
 
 
 async def read_thread(
-    api: WebApi, identity: Identity, channel: str, thread: str, before: str, may_read: Callable[[], bool]
+    api: WebApi, identity: Identity, channel: str, thread: str, before: str, *, may_read: Callable[[], bool]
 ) -> tuple[Earlier, ...]:
     """Return everything in a thread before a timestamp that the bot has not said itself, oldest first. `may_read` is
     asked before each call. Raises DeliveryFailed.

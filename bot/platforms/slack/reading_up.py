@@ -65,7 +65,12 @@ class ReadingUp:
             async with asyncio.timeout(READING_SECONDS):
                 identity = await self._api.identity()
                 lines = await read_thread(
-                    self._api, identity, said.channel, said.thread, said.ts, lambda: self._reads.acquire(said.user)
+                    self._api,
+                    identity,
+                    said.channel,
+                    said.thread,
+                    said.ts,
+                    may_read=lambda: self._reads.acquire(said.user),
                 )
         except (DeliveryFailed, TimeoutError):
             return (UNREAD,)
