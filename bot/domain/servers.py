@@ -297,7 +297,9 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """How one server stands now. `problem` is a sentence with cause and fix, empty while all is well."""
+    """How one server stands now. `problem` is a sentence with cause and fix, empty while all is well. `own_problem` is
+    the same without text that the server has written.
+    """
 
     config: ServerConfig
     status: ServerStatus
@@ -308,3 +310,4 @@ class ServerState:
     connected_at: float | None = None
     sync: SyncStatus = SyncStatus.NEVER_SYNCED
     synced_at: float | None = None
+    own_problem: str = ""

@@ -12,6 +12,7 @@ class OtherSource(StrEnum):
     ATTACHMENT = "attachment"
     THREAD = "thread"
     NOTICE = "notice"
+    """Stored by earlier releases."""
     RESULT = "result"
     HISTORY = "history"
 

@@ -134,7 +134,8 @@ class ServerGuidance:
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each; `withheld` are
+    """What one turn may use. `absent` names servers whose tools are missing and why, in a sentence each, without
+    text that a server has written; `withheld` are
     the names of tools that are there and wait for an admin's review; `barred` are those of servers that the operator's
     settings keep out.
     """

@@ -89,7 +89,6 @@ def _question(record: TurnRecord, around: Surroundings) -> Message:
 def _before_the_question(record: TurnRecord, offered: ToolSet, around: Surroundings) -> list[Message]:
     before = record.turn.question.context
     said = [_information("What others said here before", "this conversation", "\n".join(before))] if before else []
-    # Why a server is absent may be in that server's own last words.
     absent = (
         [_information("Tools that are not available now", "servers", "\n".join(offered.absent))]
         if offered.absent

@@ -6,12 +6,11 @@ replies with it, those that they had from turns before it included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from bot.domain.past import Summary
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.turns import Question, ToolStep, TurnRecord
-from bot.engine.offering import SOMETHING_MISSING
 from bot.engine.outcomes import ANSWERED, Address
 from bot.engine.reading_on import addressed, is_reading
 from bot.engine.tool_search_steps import is_searching
@@ -35,11 +34,6 @@ def of_turn(record: TurnRecord, known: Known) -> Sources:
 def of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> Sources:
     """Return the sources of a prompt for this turn. `history` are those of the earlier turns that it tells of."""
     return merged(history, _of_question(record.turn.question), _of_calls(record, known))
-
-
-def of_absent(absent: Sequence[str]) -> Sources:
-    """Return the sources of what a prompt says of servers that are missing: it may quote their last words."""
-    return (OtherSource.NOTICE,) if any(each != SOMETHING_MISSING for each in absent) else ()
 
 
 def of_summary(summary: Summary | None) -> Sources:

@@ -39,7 +39,6 @@ from bot.engine.prompting import Prompting, PromptParts
 from bot.engine.questions import Questions
 from bot.engine.reading_on import admitted, is_admitted, is_reading, read_on
 from bot.engine.rules import Rules
-from bot.engine.sources import merged, of_absent
 from bot.engine.spending import unlimited
 from bot.engine.taint import UNTAINTED, Taint, told
 from bot.engine.tool_search_index import ToolIndexes
@@ -283,7 +282,7 @@ class TurnInProgress:
         n = self._record.next_n
         runs_tools = completion.stop is StopReason.TOOLS and not last_round
         message = completion.message if runs_tools else _without_calls(completion.message)
-        sources = merged(self._prompting.sources, of_absent(offered.absent))
+        sources = self._prompting.sources
         reply = ModelStep(
             n,
             message,

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Attempt:
     """One request. `sent`: it may have left the process. `status`: of the HTTP answer. `failure`: why the connection
-    failed under it. `refusal`: why the server does not let the bot in, for people, if there is more to say than that.
-    `people`: how many are being asked something about it, `asked_until`: until when they were, in seconds of a clock.
-    Meanwhile it is no wonder that the server says nothing.
+    failed under it. `quotes`: text of the other side may stand in `failure`. `refusal`: why the server does not let the
+    bot in, for people, if there is more to say than that. `people`: how many are being asked something about it,
+    `asked_until`: until when they were, in seconds of a clock. Meanwhile it is no wonder that the server says nothing.
     """
 
     sent: bool = False
     status: int | None = None
     failure: str = ""
+    quotes: bool = False
     refusal: str = ""
     people: int = 0
     asked_until: float = 0.0

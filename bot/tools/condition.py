@@ -19,6 +19,7 @@ from bot.tools.breaker import Breaker
 from bot.tools.catalogue import adopted
 from bot.tools.junk import JunkCount
 from bot.tools.pinning import Pinning
+from bot.tools.problems import Problem
 from bot.tools.reports import Reports
 from bot.tools.server_words import ServerWords
 
@@ -205,9 +206,9 @@ class Condition:
             self._reports.sync_failed(self.config.id, problem)
         self.ring()
 
-    def failed(self, status: ServerStatus, problem: str) -> None:
+    def failed(self, status: ServerStatus, problem: Problem) -> None:
         """A connection ended, or could not be made."""
-        self._become(ServerState(self.config, status, problem))
+        self._become(ServerState(self.config, status, problem.text, own_problem=problem.own))
 
     def rests(self) -> None:
         """It was connected, nobody has used it for long, and the next use connects it."""

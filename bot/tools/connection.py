@@ -34,7 +34,7 @@ from bot.tools.elicitation_calls import CallsUnderWay, CallUnderWay
 from bot.tools.endings import Ended, Ending
 from bot.tools.junk import JunkCount
 from bot.tools.pinning import Pinning
-from bot.tools.problems import failed_listing, failed_request
+from bot.tools.problems import Problem, failed_listing, failed_request
 from bot.tools.redaction import Redaction
 from bot.tools.schedule import Schedule
 from bot.tools.server_words import ServerWords
@@ -422,7 +422,8 @@ class Connection:
             return await self._connect_and_serve()
         ending = Ending(error, attempt, session.words.lines, limit, worked, line.lost)
         ended = ending.judged(self.config, self._bearer, self._redact)
-        return replace(ended, problem=self._redact.clean(ended.problem))
+        text, own = map(self._redact.clean, (ended.problem.text, ended.problem.own))
+        return replace(ended, problem=Problem(text, own))
 
 
 def trouble(sentence: str) -> ServerTrouble:

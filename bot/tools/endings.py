@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bot.domain.servers import ServerConfig, ServerStatus
 from bot.tools.attempts import Attempt
 from bot.tools.oauth.bearer import Bearer
-from bot.tools.problems import connect_failure, connection_lost, not_in_time
+from bot.tools.problems import Problem, connect_failure, connection_lost, not_in_time
 from bot.tools.redaction import Redaction
 
 _REFUSED = frozenset((401, 403))
@@ -17,7 +17,7 @@ _REFUSED = frozenset((401, 403))
 class Ended:
     """Why a session ended, what that means for the server, and whether it had ever worked."""
 
-    problem: str
+    problem: Problem
     status: ServerStatus
     worked: bool
 
@@ -38,12 +38,19 @@ class Ending:
     def judged(self, config: ServerConfig, bearer: Bearer | None, redact: Redaction) -> Ended:
         """What that means. A server that wants a sign-in has not failed, and is not tried again before there is one."""
         refused = not self.worked and self.attempt.status in _REFUSED
-        if wanted := _signed_out(bearer, worked=self.worked) or (self.attempt.refusal if refused else ""):
+        if wanted := _signed_out(bearer, worked=self.worked) or (self._refusal(config) if refused else None):
             return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
-        problem = self.attempt.refusal or self._problem(config, redact)
+        problem = self._refusal(config) or self._problem(config, redact)
         return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
 
-    def _problem(self, config: ServerConfig, redact: Redaction) -> str:
+    def _refusal(self, config: ServerConfig) -> Problem | None:
+        """Why the server does not let the bot in. An authorization server's own words may stand in that."""
+        if not self.attempt.refusal:
+            return None
+        own = f"Server {config.name} does not let the bot in. Fix: an admin finds out why with /mcp list {config.name}."
+        return Problem(self.attempt.refusal, own)
+
+    def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:
         if self.worked and (self.lost or self.error is None):
             return connection_lost(config, self.words)
         if self.error is None:
@@ -51,10 +58,10 @@ class Ending:
         return connect_failure(config, self.error, self.attempt, self.words, redact=redact, limit=self.limit)
 
 
-def _signed_out(bearer: Bearer | None, *, worked: bool) -> str:
+def _signed_out(bearer: Bearer | None, *, worked: bool) -> Problem | None:
     """Why the server does not let the bot in. One that nobody expected to may have said so when it was asked for its
     protocol, and have refused to speak an older one after that.
     """
     if bearer is None or not (bearer.out or (bearer.turned_away and not worked)):
-        return ""
-    return bearer.problem
+        return None
+    return Problem(bearer.problem, bearer.own_problem) if bearer.problem else None

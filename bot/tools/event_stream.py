@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _FAILED = (httpx2.HTTPError, httpx2.StreamError)
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+_KNOWN_TYPES = frozenset(("text/html", "text/plain", "application/json"))
+"""Content types that are named to people and models. Any other is text that the server has chosen."""
 _FIX = "check its url, and that its transport is the right one"
 
 Incoming = SessionMessage | Exception
@@ -62,7 +64,8 @@ def _check(response: httpx2.Response) -> None:
     response.raise_for_status()
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "text/event-stream":
-        raise Unusable(f"Its url answers with {kind[:60] or 'nothing'} and not with a stream of events.", _FIX)
+        shown = kind if kind in _KNOWN_TYPES else "another type"
+        raise Unusable(f"Its url answers with {shown} and not with a stream of events.", _FIX)
 
 
 async def _read(

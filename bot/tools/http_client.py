@@ -22,6 +22,8 @@ from bot.tools.pool import pool
 from bot.tools.silence import Silence
 from bot.tools.unusable import Unusable
 
+_QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
+"""Errors whose text may repeat a line that the other side has sent."""
 _NEVER_SENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -103,7 +105,7 @@ class _CallByCall(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         attempt = attempts.current()
-        attempt.status, attempt.failure, attempt.refusal = None, "", ""
+        attempt.status, attempt.failure, attempt.quotes, attempt.refusal = None, "", False, ""
         silence = Silence.of(request, attempt)
         try:
             response = await silence.first(self._inner, request)
@@ -146,7 +148,7 @@ class _Body(httpx2.AsyncByteStream):
                     raise httpx2.ReadError(TOO_LARGE)
                 yield chunk
         except httpx2.TransportError as error:
-            self._attempt.failure = _phrase(error)
+            _note(self._attempt, error)
             raise httpx2.StreamError(self._attempt.failure) from error
 
     async def aclose(self) -> None:
@@ -154,9 +156,13 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _stand_in(request: httpx2.Request, attempt: Attempt, error: httpx2.TransportError) -> httpx2.Response:
-    attempt.failure = _phrase(error)
+    _note(attempt, error)
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": CONNECTION_CLOSED, "message": attempt.failure}}
     return httpx2.Response(503, json=body, request=request)
+
+
+def _note(attempt: Attempt, error: httpx2.TransportError) -> None:
+    attempt.failure, attempt.quotes = _phrase(error), isinstance(error, _QUOTING)
 
 
 def _phrase(error: httpx2.TransportError) -> str:

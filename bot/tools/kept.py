@@ -57,6 +57,7 @@ class Kept:
             self.config,
             ServerStatus.DISABLED if self.entry.standing is Standing.DISABLED else ServerStatus.FAILED,
             self.problem,
+            own_problem=self.problem,
             tool_count=len(known.capabilities.tools),
             sync=known.status,
             synced_at=known.at,

@@ -6,6 +6,7 @@ the connection has taken the secrets out of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from mcp import MCPError
@@ -21,6 +22,24 @@ from bot.tools.unusable import Unusable
 _QUOTED_LINES = 3
 _LONGEST_SAYING = 500
 _LONGEST_VERSION = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a server is missing: `text` for people, which may quote the server, and `own` without text of the server."""
+
+    text: str
+    own: str
+
+    @classmethod
+    def quoting(cls, cause: str, quote: str, rest: str) -> Problem:
+        """Put a quote of the server behind a cause, before its full stop."""
+        return cls(f"{cause.removesuffix('.')}{quote}. {rest}", f"{cause} {rest}")
+
+    @classmethod
+    def without_quote(cls, text: str) -> Problem:
+        """Say the same to people and to the model."""
+        return cls(text, text)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -50,22 +69,21 @@ def refused_status(server: str, status: int) -> str:
     return f"MCP server request failed: {status_phrase(status)}.{fix}"
 
 
-def not_in_time(config: ServerConfig, words: tuple[str, ...], limit: float) -> str:
+def not_in_time(config: ServerConfig, words: tuple[str, ...], limit: float) -> Problem:
     """The sentence for a server that was silent while connecting."""
     what = (
         "that it speaks MCP on its standard output"
         if isinstance(config.transport, StdioTransport)
         else "that an MCP server listens at its url"
     )
-    return (
-        f"Server {config.name} did not answer within {limit:g} s.{_quoted(words)} "
-        f"Fix: check {what}, or raise its connect_timeout."
-    )
+    cause = f"Server {config.name} did not answer within {limit:g} s."
+    return Problem.quoting(cause, _quoted(words), f"Fix: check {what}, or raise its connect_timeout.")
 
 
-def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> str:
+def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> Problem:
     """The sentence for a server that was there and went."""
-    return f"The connection to server {config.name} was lost.{_quoted(words)} It is made again when it is needed."
+    cause = f"The connection to server {config.name} was lost."
+    return Problem.quoting(cause, _quoted(words), "It is made again when it is needed.")
 
 
 def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
@@ -105,7 +123,7 @@ def connect_failure(
     *,
     redact: Redaction,
     limit: float,
-) -> str:
+) -> Problem:
     """The sentence for an error that ended a connection or kept it from being made. `limit` is the time, in seconds,
     that it had for that.
     """
@@ -113,7 +131,7 @@ def connect_failure(
     if isinstance(cause, TimeoutError):
         return not_in_time(config, words, limit)
     if isinstance(cause, Unusable):
-        return f"Server {config.name}: {cause.sentence}"
+        return Problem.without_quote(f"Server {config.name}: {cause.sentence}")
     match config.transport:
         case StdioTransport() as process:
             known = _process_failure(config.name, process, cause, words)
@@ -123,12 +141,12 @@ def connect_failure(
         return known
     if version := _foreign_version(cause):
         said = redact(version)[:_LONGEST_VERSION]
-        return (
-            f"Server {config.name} speaks a version of MCP that is not known here: {said}. Fix: update one of the two."
-        )
+        unknown = f"Server {config.name} speaks a version of MCP that is not known here."
+        return Problem.quoting(unknown, f": {said}", "Fix: update one of the two.")
     said = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
     said = redact(said)[:_LONGEST_SAYING].rstrip(".")
-    return f"Server {config.name} could not be used: {said}. Fix: check that it is an MCP server."
+    unusable = f"Server {config.name} could not be used."
+    return Problem.quoting(unusable, f": {said}", "Fix: check that it is an MCP server.")
 
 
 def _foreign_version(cause: BaseException) -> str:
@@ -137,33 +155,32 @@ def _foreign_version(cause: BaseException) -> str:
     return version if isinstance(cause, RuntimeError) and found and not before else ""
 
 
-def _process_failure(server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]) -> str:
+def _process_failure(
+    server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]
+) -> Problem | None:
     if isinstance(cause, MCPError) and cause.code == CONNECTION_CLOSED:
-        return (
-            f"Server {server} ended while it was starting.{_quoted(words)} "
-            f"Fix: run its command ({process.command}) by hand and read what it says."
-        )
+        fix = f"Fix: run its command ({process.command}) by hand and read what it says."
+        return Problem.quoting(f"Server {server} ended while it was starting.", _quoted(words), fix)
     if isinstance(cause, OSError | ValueError):
-        return _not_started(server, process.command, process.cwd, cause)
-    return ""
+        return Problem.without_quote(_not_started(server, process.command, process.cwd, cause))
+    return None
 
 
-def _http_failure(config: ServerConfig, url: str, attempt: Attempt) -> str:
+def _http_failure(config: ServerConfig, url: str, attempt: Attempt) -> Problem | None:
     server = config.name
     if attempt.failure:
-        return (
-            f"Server {server} cannot be reached at {address(url)}: {attempt.failure.rstrip('.')}. "
-            f"Fix: start it, or correct its url."
-        )
+        cause, why = f"Server {server} cannot be reached at {address(url)}.", f": {attempt.failure.rstrip('.')}"
+        text = Problem.quoting(cause, why, "Fix: start it, or correct its url.")
+        return text if attempt.quotes else Problem.without_quote(text.text)
     if attempt.status in (401, 403) and not config.from_file:
-        return (
+        return Problem.without_quote(
             f"Server {server} does not let the bot in: {status_phrase(attempt.status)}. "
             f"Fix: set its secret again, or correct its type of authentication."
         )
     if attempt.status is not None and attempt.status >= 400:
         said = refused_status(server, attempt.status)
-        return said if "Fix:" in said else f"Server {server}: {said}. Fix: look at its log."
-    return ""
+        return Problem.without_quote(said if "Fix:" in said else f"Server {server}: {said}. Fix: look at its log.")
+    return None
 
 
 def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> str:
@@ -176,4 +193,4 @@ def _not_started(server: str, command: str, cwd: str | None, cause: OSError | Va
 
 
 def _quoted(words: tuple[str, ...]) -> str:
-    return f' Its last words: "{" / ".join(words[-_QUOTED_LINES:])}".' if words else ""
+    return f'. Its last words: "{" / ".join(words[-_QUOTED_LINES:])}"' if words else ""

@@ -375,4 +375,5 @@ def shown(state: ServerState, redact: Redaction) -> ServerState:
         case HttpTransport(url=url, kind=kind):
             transport = HttpTransport(redact(address(url)), kind=kind)
     terms = None if config.sign_in is None else replace(config.sign_in, client_secret="")
-    return replace(state, config=replace(config, transport=transport, sign_in=terms), problem=redact(state.problem))
+    shown_config = replace(config, transport=transport, sign_in=terms)
+    return replace(state, config=shown_config, problem=redact(state.problem), own_problem=redact(state.own_problem))

@@ -315,7 +315,7 @@ class McpToolbox:
                 case ServerStatus.PENDING if kept.connection is not None and not kept.connection.started:
                     yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
                 case _:
-                    yield kept.state.problem or f"Server {name} is still connecting. Fix: ask again in a moment."
+                    yield kept.state.own_problem or f"Server {name} is still connecting. Fix: ask again in a moment."
 
 
 def _waiting(server: str, count: int) -> str:

@@ -25,8 +25,7 @@ async def test_a_failing_server_is_named_and_the_others_work_and_a_lost_one_come
         Say(calls=(Call("fragile__ping"),)),
         Say("It is back."),
     ) as model:
-        # A missing server's last words reach the model and would make every call here ask.
-        place = Workplace(tmp_path, servers, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW", TAINT_MODE="off")
+        place = Workplace(tmp_path, servers, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
         async with place.terminal() as terminal:
             await terminal.asks("what does it cost?")
             problem = "The command no-such-program of server absent was not found."
@@ -37,6 +36,7 @@ async def test_a_failing_server_is_named_and_the_others_work_and_a_lost_one_come
             await terminal.asks("/mcp list")
             await terminal.shows("absent", "failed", "fragile", "connected")
 
+            await terminal.asks("/new")
             await terminal.asks("now die")
             await terminal.shows("? fragile.die  may or may not have happened", "I do not know what became of it.")
             assert "may or may not have happened" in model.requests[-1].results[0]

@@ -52,8 +52,8 @@ def listing(*names: str, cursor: str | None = None) -> dict[str, Any]:
 
 async def only_problem(config: ServerConfig | ServerEntry, **options: Any) -> str:
     async with started(config, **options) as box:
-        [absent] = (await box.offer()).absent
-        return absent
+        await box.offer()
+        return box.servers()[0].problem
 
 
 # starting
@@ -85,6 +85,14 @@ async def test_a_server_that_ends_at_once_is_quoted_without_its_secrets(
     assert "Fix:" in said
     assert "tok-en-123" not in caplog.text
     assert capfd.readouterr().err == ""
+
+
+async def test_people_read_the_last_words_of_a_server_and_models_do_not() -> None:
+    async with started(real("s", "--start", "exit", env={"FAKE_TOKEN": "tok-en-123"})) as box:
+        [absent] = (await box.offer()).absent
+        assert "no licence found" in box.servers()[0].problem
+    assert absent.startswith("Server s ended while it was starting. Fix: run its command (")
+    assert "no licence found" not in absent
 
 
 async def test_only_the_end_of_what_a_server_says_is_kept() -> None:

@@ -152,10 +152,20 @@ class Bearer:
         return f"The sign-in to {name} has ended. Fix: an admin signs in again with `/mcp connect {name}`."
 
     @property
+    def own_problem(self) -> str:
+        """`problem` without text of a server."""
+        return self._not_taken if self._itself and self.problem else self.problem
+
+    @property
     def _not_enough(self) -> str:
         name, refusal = self._config.name, self._renewal.refusal
         if refusal is not None:
             return f"Server {name}: {refusal.cause} Fix: check its client_id and scope, and set its secret again."
+        return self._not_taken
+
+    @property
+    def _not_taken(self) -> str:
+        name = self._config.name
         return (
             f"Server {name} does not take the token that its authorization server gave the bot. "
             f"Fix: check its scope, and what its client may do."
