@@ -42,6 +42,7 @@ from bot.commands.definition_fields import (
     read_words,
 )
 from bot.domain.flows import ServerFlows
+from bot.domain.plain_headers import is_plain_header
 from bot.domain.secret_strength import weakness
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
@@ -196,7 +197,8 @@ class _Draft:
         url = self._read("url", before.url, read_address)
         if not url:
             self._errors.setdefault("url", "Where is it? An address such as https://example.com/mcp")
-        return HttpTransport(url, before.headers, kind)
+        headers = _plain_headers(self._fields["headers"]) if "headers" in self._fields else before.headers
+        return HttpTransport(url, headers, kind)
 
     def _authentication(self, transport: Transport) -> Authentication:
         if isinstance(transport, StdioTransport):
@@ -275,18 +277,21 @@ class _Draft:
     def _references(
         self, name: str, prefix: str, present: dict[str, SecretReference], key: re.Pattern[str]
     ) -> dict[str, SecretReference]:
-        """`NAME=env:OTHER`, one a line. `NAME=***` keeps the one that is there."""
+        """`NAME=env:OTHER`, one a line. `NAME=***` keeps the one that is there. Plain headers are not among them."""
         if name not in self._fields:
             return present
         found: dict[str, SecretReference] = {}
         for line in filter(None, map(str.strip, self._fields[name].splitlines())):
             slot, assigned, text = line.partition("=")
             slot = f"{prefix}{slot.strip()}"
+            name_in_slot = slot.removeprefix(prefix)
             try:
-                if not assigned or not key.fullmatch(slot.removeprefix(prefix)):
+                if not assigned or not key.fullmatch(name_in_slot):
                     raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - with its fellows
                 if prefix == HEADER_PREFIX:
-                    check_header(slot.removeprefix(prefix))
+                    check_header(name_in_slot)
+                    if is_plain_header(name_in_slot, text.strip()):
+                        continue
                 found[slot] = self._given(slot, text.strip(), present)
             except ValueError as error:
                 self._errors[name] = str(error)
@@ -298,6 +303,13 @@ class _Draft:
                 raise ValueError(objection)
             return SecretReference(SecretSource.STORED)
         return present[slot] if text == KEEP and slot in present else read_reference(text)
+
+
+def _plain_headers(lines: str) -> dict[str, str]:
+    """The plain ones of headers that are given one a line."""
+    pairs = (line.partition("=") for line in lines.splitlines())
+    given = {name.strip(): value.strip() for name, _, value in pairs}
+    return {name: value for name, value in given.items() if is_plain_header(name, value)}
 
 
 KEEP = "***"
@@ -358,15 +370,22 @@ def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
     }
 
 
+def plain_headers_of(transport: Transport) -> list[tuple[str, str]]:
+    """Return the headers of a definition that may be shown, by name."""
+    headers = transport.headers if isinstance(transport, HttpTransport) else {}
+    return sorted((name, value) for name, value in headers.items() if is_plain_header(name, value))
+
+
 def fields_of(record: ServerRecord) -> dict[str, str]:
     """A record as the fields it could be read from, without any secret."""
     config = record.config
     local = isinstance(config.transport, StdioTransport)
-    lines = "\n".join(
+    references = [
         f"{slot.partition(':')[2]}={KEEP if reference.source is SecretSource.STORED else reference}"
         for slot, reference in sorted(record.secrets.items())
         if slot not in (AUTH_SECRET, USER_SLOT)
-    )
+    ]
+    lines = "\n".join((*(f"{name}={value}" for name, value in plain_headers_of(config.transport)), *references))
     kept, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
     return {
         "name": config.name,

@@ -5,6 +5,7 @@ Called by `server_listing`. Values are plain text, and none of them is a secret.
 
 from __future__ import annotations
 
+from bot.commands.definitions import plain_headers_of
 from bot.commands.phrases import ago
 from bot.commands.signing_in import oauth_words
 from bot.domain.servers import EVERYWHERE, AuthenticationKind, OAuthTerms, ServerConfig, ServerRecord
@@ -28,6 +29,7 @@ def record_facts(record: ServerRecord, now: float) -> list[tuple[str, str]]:
     ]
     return [
         ("sign-in", signs_in),
+        *((f"header {name}", value) for name, value in plain_headers_of(record.config.transport)),
         *kept,
         ("connects", "at the start" if record.config.auto_connect else "when needed"),
         ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),

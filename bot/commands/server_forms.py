@@ -93,7 +93,12 @@ _CLIENT_SECRET = replace(
 )
 _SECRET_OR_LINK = replace(_SECRET, hint="env:NAME or file:/path, never the secret itself; empty: a link to enter it")
 _ENV = Field("env", "Environment", FieldKind.LINES, "NAME=env:OTHER or NAME=file:/path, one a line")
-_HEADERS = Field("headers", "Other headers", FieldKind.LINES, "Name=env:OTHER or Name=file:/path, one a line")
+_HEADERS = Field(
+    "headers",
+    "Other headers",
+    FieldKind.LINES,
+    "Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line",
+)
 _FOLDER = Field("cwd", "Folder", hint="where the program starts; an absolute path", longest=1024)
 _DESCRIPTION = Field("description", "Description", hint="what it is for", longest=LONGEST["description"])
 _CONNECTS = Field("auto_connect", "Connect at the start", FieldKind.SWITCH, "no: when somebody needs it")

@@ -33,7 +33,11 @@ _DEFINING = (
     Parameter("scope", "what to ask for, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
     Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),
     Parameter(
-        "header", f"one more header, its value from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
+        "header",
+        f"one more header: plain text, or a secret from {_REFERENCE}",
+        _OPTION,
+        repeated=True,
+        metavar="NAME=VALUE",
     ),
     Parameter(
         "env", f"a variable for the program, from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from bot.domain.characters import visible
+from bot.domain.plain_headers import is_plain_header
 from bot.domain.secret_strength import weakness
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import HttpTransport, ServerConfig, ServerEntry, ServerState, StdioTransport, Transport
@@ -321,7 +322,8 @@ def _of_definition(config: ServerConfig) -> Iterator[Secret]:
     match config.transport:
         case HttpTransport(url=url, headers=headers):
             for name, value in headers.items():
-                if name.lower() not in _NOT_SECRET:
+                plain = not config.from_file and is_plain_header(name, value)
+                if name.lower() not in _NOT_SECRET and not plain:
                     yield Secret(value, f"header {name}")
                     yield Secret(value.rpartition(" ")[2], f"header {name}")
             parts = _parts(url)

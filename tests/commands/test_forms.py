@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.commands.definitions import fields_of
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.checks import Check, Finding
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
@@ -174,7 +175,8 @@ async def test_a_token_in_any_word_is_refused_and_not_repeated(line: str) -> Non
 async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -> None:
     held = office()
     held.servers.checks = [Check("Reached", Finding.WELL), Check("Protocol", Finding.WELL)]
-    line = "mcp add jira --url https://jira.example/mcp --header X-Team=env:TEAM --trusted --policy ask"
+    headers = "--header X-Team=env:TEAM --header X-Region=eu"
+    line = f"mcp add jira --url https://jira.example/mcp {headers} --trusted --policy ask"
     answers = await held.answers(*line.split())
     texts = [answer.text for answer in answers if isinstance(answer, Reply)]
     assert texts == [
@@ -184,6 +186,10 @@ async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -
     ]
     [record] = held.store.kept.values()
     assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"header:X-Team": "env:TEAM"}
+    assert isinstance(record.config.transport, HttpTransport)
+    assert record.config.transport.headers == {"X-Region": "eu"}
+    assert "header X-Region" in str(await held.answers("mcp", "show", "jira"))
+    assert fields_of(record)["headers"] == "X-Region=eu\nX-Team=env:TEAM"
     assert record.config.trusted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from bot.domain.checks import Finding
 from bot.domain.messages import TextPart
 from bot.domain.servers import ServerEntry, ServerStatus, Standing
 from bot.domain.tools import Returned, ToolOutcome
+from bot.tools.addresses import Allowances
 from bot.tools.redaction import KnownSecrets, Redaction, Secret
 from bot.tools.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
@@ -144,6 +146,17 @@ async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_
     assert said.result.structured == {"project": "a ***", STRONG[:5]: 1}
     assert weak.finding is Finding.DOUBTFUL
     assert "header X-Key is a word" in weak.detail
+
+
+async def test_a_plain_header_of_an_admins_server_is_no_secret_of_it() -> None:
+    async with FakeEndpoint() as endpoint:
+        echoing(endpoint)
+        plain = replace(remote("s", endpoint.url, {"X-Team": "project"}), id="id-1")
+        async with started(plain, allowances=Allowances(hosts=frozenset(("127.0.0.1",)))) as box:
+            await until(lambda: status(box) is ServerStatus.CONNECTED)
+            tool = box.capabilities("id-1").tools[1]
+            assert told(await call(tool, box, text="a project")).startswith("a project")
+            assert not [check async for check in box.examine("id-1") if check.name == "secrets"]
 
 
 async def test_a_card_can_ask_where_the_secrets_of_the_called_server_are() -> None:

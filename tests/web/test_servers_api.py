@@ -175,6 +175,30 @@ async def test_what_was_read_can_be_sent_back_and_stars_keep_a_secret(api: Api, 
     assert answer.json()["config"]["headers"] == {"X-Team": "***", "X-From": "env:SOMEWHERE"}
 
 
+async def test_a_header_that_is_no_secret_is_sent_and_shown(api: Api, jira: FakeEndpoint, folder: Path) -> None:
+    await added(api, jira, config={"headers": {"X-Team": "red", "X-Trace": OTHER_SECRET}})
+    read = (await api.get(f"{SERVERS}/jira")).json()["config"]
+    assert read["headers"] == {"X-Team": "red", "X-Trace": "***"}
+    assert (await api.put(f"{SERVERS}/jira", json={"config": read})).json()["version"] == 1
+    await api.post(f"{SERVERS}/jira/sync")
+    assert [jira.seen[-1][0][name] for name in ("x-team", "x-trace")] == ["red", OTHER_SECRET]
+    changed = await api.put(f"{SERVERS}/jira", json={"config": {"headers": {"X-Team": OTHER_SECRET}}})
+    assert changed.json()["config"]["headers"] == {"X-Team": "***"}
+    changed = await api.put(f"{SERVERS}/jira", json={"config": {"headers": {"X-Team": "blue"}}})
+    assert changed.json()["config"]["headers"] == {"X-Team": "blue"}
+    assert not any(OTHER_SECRET.encode() in content for content in stored(folder))
+
+
+@pytest.mark.parametrize("name", ["X-Api-Key", "Cookie", "X-Team-Token"])
+async def test_a_header_with_the_name_of_a_credential_must_be_hard_to_guess(
+    api: Api, jira: FakeEndpoint, name: str
+) -> None:
+    body = {"name": "Jira", "url": jira.url, "config": {"headers": {name: "red"}}}
+    answer = await api.post(SERVERS, json=body)
+    assert answer.status_code == 422
+    assert "could be guessed" in answer.json()["error"]["fields"]["config.headers"]
+
+
 async def test_a_new_value_of_a_secret_is_used_from_the_next_request_on(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira, apiKey=SECRET)
     changed = await api.put(f"{SERVERS}/jira", json={"apiKey": OTHER_SECRET})

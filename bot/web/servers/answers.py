@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from bot.commands.definitions import KEEP, command_line
+from bot.commands.definitions import KEEP, command_line, plain_headers_of
 from bot.commands.directory import Directory, Seen
 from bot.commands.parts import CommandParts
 from bot.commands.signing_in import kind_of_sign_in
@@ -327,7 +327,8 @@ def _config(seen: Seen) -> dict[str, Any]:
             return {**found, **({"env": names} if names else {})}
         case HttpTransport(url, headers):
             found = {"url": url}
-            names = {**dict.fromkeys(headers, KEEP), **_slots(record, "header:")}
+            plain = plain_headers_of(record.config.transport) if record else ()
+            names = {**dict.fromkeys(headers, KEEP), **dict(plain), **_slots(record, "header:")}
             found |= {"headers": names} if names else {}
             return {**found, **(_signing_in(record) if record else {})}
 

@@ -15,6 +15,7 @@ from pydantic import AliasChoices, Field, SecretStr
 from bot.commands.definitions import KEEP, NO, YES
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
+from bot.domain.plain_headers import is_plain_header
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, AuthenticationKind
 from bot.web.wire import Taken
@@ -34,7 +35,11 @@ class ConfigBody(Taken):
     """What depends on how a server is reached and how the bot signs in there."""
 
     url: str | None = None
-    headers: dict[str, SecretStr] | None = Field(default=None, description="Further headers; their values are secrets.")
+    headers: dict[str, SecretStr] | None = Field(
+        default=None,
+        description="Further headers. A value is a secret if the header has the name of a credential or the value is "
+        "hard to guess; all others are shown.",
+    )
     header_name: str | None = Field(
         default=None,
         description="The header that carries the secret.",
@@ -264,12 +269,14 @@ def _read_user(read: Given, config: ConfigBody) -> None:
 
 
 def _lines(read: Given, prefix: str, values: Mapping[str, SecretStr]) -> Iterator[str]:
-    """Secrets by name as the lines of a definition; those that were given themselves are kept beside."""
+    """Secrets by name and plain headers as the lines of a definition; secrets that were given themselves are kept
+    beside.
+    """
     for name, secret in values.items():
         value = secret.get_secret_value()
         if "=" in name or name != name.strip() or not name.isprintable():
             read.errors["config.headers" if prefix == "header:" else "config.env"] = "One of the names cannot be used."
-        elif value == KEEP or _is_reference(value):
+        elif value == KEEP or _is_reference(value) or (prefix == "header:" and is_plain_header(name, value)):
             yield f"{name}={value}"
         else:
             read.values[f"{prefix}{name}"] = value
