@@ -45,6 +45,14 @@ _EMPTY = re.compile(rf"\n(?:[ \t{_BLANKS}]*\n){{{MANY_EMPTY - 1},}}")
 _ENDS = " \t\n" + "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x2800, 0x3000, 0x3164)))
 _URL_HOST = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#\"'<>\\]*@)?([^\s/?#\"'<>\\:@]+)")
 _BARE_HOST = re.compile(r"(?<![\w.-])((?:[\w-]+\.)+[A-Za-z]{2,24})(?![\w-])")
+_FILE_NAME = re.compile(
+    r".*\.(?:bak|bmp|cfg|conf|css|csv|docx?|gif|gz|html?|ini|jpe?g|js|json|log|odt|pdf|png|pptx?|rtf|sql|svg|tar|toml|tsv"
+    r"|txt|webp|xlsx?|xml|ya?ml)",
+    re.IGNORECASE,
+)
+"""Names with an ending that is no top-level domain."""
+_VIRAMA = 9
+"""Combining class of the sign that joins letters in scripts of India; a joiner after it has its place there."""
 _WORD = re.compile(r"[^\W\d_]+")
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 # Letters that many fonts draw like Latin ones, each with that.
@@ -154,7 +162,8 @@ def _disguises(text: str) -> Iterator[str]:
         yield from _blank_lookalikes(text)
         yield from _undrawn(text)
     if not text.isascii() or "xn--" in text.lower():
-        hosts = [match[1] for match in (*_URL_HOST.finditer(text), *_BARE_HOST.finditer(text))]
+        hosts = [match[1] for match in _URL_HOST.finditer(text)]
+        hosts += [match[1] for match in _BARE_HOST.finditer(text) if not _FILE_NAME.fullmatch(match[1])]
         yield from _hosts(hosts)
         yield from _words(text, hosts)
 
@@ -206,6 +215,8 @@ def _belongs(text: str, index: int) -> bool:  # noqa: PLR0911 - one case for eac
             return after == "\n"
         case "\u200d" if before and after and is_picture(after):
             return is_picture(before) or before == "\ufe0f"
+        case "\u200c" | "\u200d" if before and unicodedata.combining(before) == _VIRAMA:
+            return True
         case "\u200c" | "\u200d":
             return all(each and unicodedata.category(each) in ("Lo", "Mn", "Mc") for each in (before, after))
         case "\ufe0e" | "\ufe0f":
@@ -263,7 +274,8 @@ def _ends(text: str) -> Iterator[str]:
     indented = before == "\u3000" and unicodedata.east_asian_width(text[1]) in "WF"
     if before and not indented:
         yield f"Begins with {_blank_words(before)}."
-    if after not in ("", "\n"):
+    # A text in a file may end with one empty line.
+    if after not in ("", "\n", "\n\n"):
         yield f"Ends with {_blank_words(after)}."
 
 
