@@ -136,11 +136,11 @@ async def test_the_call_that_was_signed_says_what_was_granted_with_it(ledger: Le
 
 async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(ledger: Ledger) -> None:
     grant = await granted(ledger)
-    claim, (step,) = await asks(ledger, wanted(2, "card-9", a=2))
+    claim, (step,) = await asks(ledger, wanted(2, "the-second-card", a=2))
     print_of = fingerprint_of(TOOL, {"a": 2})
     assert (step.status, step.approval) == (StepStatus.READY, None)
     assert step.grant == GrantUse(grant.id, "test:ben", "Ben", print_of, "", terms_digest(Terms()))
-    assert await ledger.log.approval("card-9") is None
+    assert await ledger.log.approval("the-second-card") is None
     await ledger.log.begin(claim, 2)
     await ledger.log.end(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
     (ran,) = await entries(ledger, "ran")
@@ -344,10 +344,10 @@ async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_
         return await run_once(transaction)
 
     ledger.database.run_once = revoked_between  # type: ignore[method-assign, assignment]
-    step = wanted(2, "card-9", a=1)
+    step = wanted(2, "the-second-card", a=1)
     record = await ledger.log.append(claim, ModelStep(1, assistant("", step.call), StopReason.TOOLS), [step])
     assert [each.status for each in record.calls] == [StepStatus.READY]
-    assert await ledger.log.approval("card-9") is None
+    assert await ledger.log.approval("the-second-card") is None
 
 
 # ---------------------------------------------------------------------- looking up and ending

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 
 import pytest
 
@@ -525,3 +525,30 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     await asyncio.wait({drawing}, timeout=10)
     assert drawing.exception() is None
     assert house.surface.views == []
+
+
+async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: House) -> None:
+    polls, undrawn = 0, house.log.undrawn
+
+    async def counted(prefix: str, limit: int) -> Sequence[str]:
+        nonlocal polls
+        found = await undrawn(prefix, limit)
+        polls += 1
+        return found
+
+    house.log.undrawn = counted  # type: ignore[method-assign, assignment]
+    first = await house.log.enqueue(message("first"))
+    assert await house.log.claim(1)
+    waiting = await house.log.enqueue(message("second"))
+    drawings = Drawings(house.log, [house.surface])
+    task = asyncio.create_task(drawings.run())
+    await house.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
+    for _ in range(3):
+        await until(lambda: not drawings._tasks)
+        before = polls
+        drawings.kick()
+        await until(lambda before=before: polls > before)  # type: ignore[misc]
+    await until(lambda: not drawings._tasks)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [view.turn.id for view in house.surface.views if view.turn.id != first.turn_id] == [waiting.turn_id]

@@ -224,3 +224,9 @@ def test_secrets_that_overlap_leave_nothing_of_each_other(text_with: str) -> Non
     redact = Redaction([Secret("abcd-Zk29vT4x"), Secret("Zk29vT4x-efgh")])
     shown = redact(text_with.replace("{}", "abcd-Zk29vT4x-efgh"))
     assert shown == text_with.replace("{}", "***")
+
+
+@pytest.mark.parametrize(("line", "shown"), [("Zk29vT4xq7Lm83nR", "***"), ("Zk29vT4xq7Lm83n", "Zk29vT4xq7Lm83n")])
+def test_a_line_of_a_secret_of_several_lines_is_redacted_from_sixteen_characters_on(line: str, shown: str) -> None:
+    redact = Redaction([Secret(f"-----BEGIN KEY-----\n{line}\nWb83nR5yp2KdHs64jF1cv9Xa\n-----END KEY-----")])
+    assert redact(f"the line {line} alone") == f"the line {shown} alone"

@@ -130,6 +130,13 @@ async def test_whoever_fails_too_often_waits_and_good_tokens_never_do(small: Ser
     assert [(await small.get("/api/member", "x")).status_code for _ in range(2)] == [401, 429]
 
 
+async def test_failed_tokens_are_counted_for_each_address_that_they_come_from(small: Served) -> None:
+    assert [(await small.get("/api/member", "x")).status_code for _ in range(11)][-1] == 429
+    elsewhere = httpx2.AsyncHTTPTransport(local_address="127.0.0.2")
+    async with httpx2.AsyncClient(base_url=small.client.base_url, transport=elsewhere, timeout=20) as other:
+        assert (await other.get("/api/member", headers={"Authorization": "Bearer x"})).status_code == 401
+
+
 async def test_a_database_that_is_away_is_no_wrong_token(small: Served) -> None:
     token = small.tokens.add("night")
     small.tokens.trouble = DatabaseUnavailable("The database db.internal is away: refused.", "start it")
