@@ -16,6 +16,7 @@ from bot.domain.tools import canonical_json
 from bot.domain.turns import ToolStep
 from bot.rendering.deceptive_text import (
     IMITATION,
+    disguises,
     imitates_mask,
     name_spelled_out,
     name_warnings,
@@ -73,6 +74,13 @@ def shared_arguments(step: ToolStep) -> CallArguments:
 def whole_arguments(step: ToolStep) -> CallArguments:
     """Return the arguments for somebody who may approve the call and reads it in private."""
     return CallArguments(_shown(step, ()))
+
+
+def disguises_in(step: ToolStep) -> tuple[str, ...]:
+    """Return what in a call can deceive a reader, for a place with several readers."""
+    arguments = step.call.arguments
+    found = disguises(shared_json(arguments, _stored(step)))
+    return (*found, IMITATION) if imitates_mask(arguments) else found
 
 
 def shared_json(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> dict[str, Any]:

@@ -123,6 +123,15 @@ def value_warnings(value: object) -> Iterator[str]:
                 yield from warnings_of(text)
 
 
+def disguises(value: object) -> tuple[str, ...]:
+    """Return what in a value, names included, hides or passes for something else. Stray blanks do neither."""
+    texts: list[tuple[str, str]] = []
+    found = list(_collected(value, texts))
+    for name, text in texts:
+        found += [f"The name {name}: {_lowered(each)}" if name else each for each in _disguises(text)]
+    return tuple(dict.fromkeys(found))
+
+
 def imitates_mask(value: object) -> bool:
     """Return True if a text in a value, as it is sent, reads like a part that a card has hidden."""
     match value:

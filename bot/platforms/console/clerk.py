@@ -23,11 +23,13 @@ from bot.domain.approvals import (
 from bot.domain.turns import ToolStep
 from bot.platforms.console.person import Person
 from bot.ports import FrontDoor
+from bot.rendering.call_arguments import disguises_in
 from bot.rendering.cards import still_needed
 from bot.rendering.plain import one_line
 from bot.rendering.tool_lines import tool_name
 
 UNSEEN = "Part of it looks like a secret, so a person has to read the whole call."
+DISGUISED = "Part of it can deceive a reader, so a person has to read the whole call:"
 ALONE = "Nobody was at the terminal to approve it."
 RULED_OUT = "The person at the terminal approves nothing in this session."
 HOW_TO_ALLOW = "Allow it with --approve all, or calls that only read with --approve reads."
@@ -81,21 +83,26 @@ class Clerk:
             await self._deny(step, engine, ALONE)
 
     async def _approve(self, step: ToolStep, engine: FrontDoor) -> None:
+        if found := disguises_in(step):
+            await self._refuse(step, engine, f"{DISGUISED} {found[0]}")
+            return
         match await self._decide(step, engine, Verdict.APPROVE, ""):
             case Settled():
                 self._tell(f"{tool_name(step)} approved by --approve {self._mode}.")
             case Counted(needed):
                 self._tell(f"{tool_name(step)}, by --approve {self._mode}: {still_needed(needed)}")
             case ViewRequired():
-                self._tell(f"{tool_name(step)} could not be approved: {UNSEEN}")
-                await self._deny(step, engine, UNSEEN)
+                await self._refuse(step, engine, UNSEEN)
             case NotAllowed(reason):
-                self._tell(f"{tool_name(step)} could not be approved: {one_line(reason, 300)}")
-                await self._deny(step, engine, reason)
+                await self._refuse(step, engine, reason)
             case AlreadySettled(how):
                 self._tell(one_line(how, 300))
             case OutOfDate() | NoSuchApproval():
                 return  # a newer card is on its way, or the turn is gone
+
+    async def _refuse(self, step: ToolStep, engine: FrontDoor, reason: str) -> None:
+        self._tell(f"{tool_name(step)} could not be approved: {one_line(reason, 300)}")
+        await self._deny(step, engine, reason)
 
     async def _deny(self, step: ToolStep, engine: FrontDoor, reason: str) -> None:
         match await self._decide(step, engine, Verdict.DENY, reason):

@@ -10,10 +10,11 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from bot.domain.approvals import NotAllowed, Verdict
+from bot.domain.approvals import NotAllowed, Verdict, ViewRequired
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
@@ -209,6 +210,54 @@ async def test_all_approves_and_denies_with_the_reason_where_that_is_refused() -
         verdicts = [decision.verdict for decision in running.engine.decisions]
         assert verdicts == [Verdict.APPROVE, Verdict.DENY]
         assert "Somebody else must approve this." in running.err
+
+
+async def test_all_denies_with_the_reason_a_call_that_has_to_be_read_in_private() -> None:
+    async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
+        running.engine.answers = [ViewRequired()]
+        assert await running.code() == 0
+        assert [decision.verdict for decision in running.engine.decisions] == [Verdict.APPROVE, Verdict.DENY]
+        assert "could not be approved: Part of it looks like a secret" in running.err
+        assert running.engine.decisions[-1].reason.startswith("Part of it looks like a secret")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"url": "https://g\u043e\u043egle.com/x"}, "mixes alphabets: Cyrillic, Latin."),
+        ({"text": {"inner": ["rm \u202e/vrs"]}}, "1 character (U+202E) changes the order"),
+        ({"pa\u200bth": "a"}, "1 invisible character (U+200B)."),
+        ({"path": "a", "Path": "b"}, "can be taken for one another"),
+        ({"text": "\u2022\u2022\u2022\u2022"}, "Imitates a hidden part."),
+    ],
+)
+@pytest.mark.parametrize("mode", [ApproveMode.ALL, ApproveMode.READS])
+async def test_a_rule_approves_nothing_that_can_deceive_a_reader(
+    arguments: dict[str, Any], why: str, mode: ApproveMode
+) -> None:
+    reading = ToolRef("notes", "list", read_only=True, destructive=False)
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), tool=reading, arguments=arguments)
+        await turn.end("ok")
+
+    async with process("go", {"go": script}, approve=mode) as running:
+        assert await running.code() == 0
+        (decision,) = running.engine.decisions
+        assert decision.verdict is Verdict.DENY
+        assert "Part of it can deceive a reader" in decision.reason
+        assert why in decision.reason
+        assert "could not be approved: Part of it can deceive a reader" in running.err
+
+
+async def test_a_rule_approves_ordinary_texts_of_any_shape() -> None:
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), arguments={"text": "    return 1\n\n\n", "name": "\u0442\u0435\u0441\u0442.txt"})
+        await turn.end("ok")
+
+    async with process("go", {"go": script}, approve=ApproveMode.ALL) as running:
+        assert await running.code() == 0
+        assert [decision.verdict for decision in running.engine.decisions] == [Verdict.APPROVE]
 
 
 async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> None:
