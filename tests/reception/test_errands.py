@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from bot.reception.errands import Errands
+from tests.fakes.parts import until
 
 
 async def test_a_user_over_the_limit_is_told_once_at_a_time_and_keeps_nobody_waiting() -> None:
@@ -59,3 +60,32 @@ async def test_what_ends_badly_is_released_all_the_same(way: str) -> None:
             for task in set(errands._tasks):
                 task.cancel()
             await errands.done()
+
+
+async def test_messages_that_are_refused_while_a_user_was_just_told_are_counted_in_the_next_notice() -> None:
+    errands, said = Errands(notice_seconds=0.05), list[str]()
+
+    async def send(text: str) -> None:
+        said.append(text)
+
+    for _ in range(60):
+        errands.refuse("mallory", "Full.", send)
+    errands.refuse("priya", "No.", send)
+    await until(lambda: len(said) == 3)
+    assert said == ["Full.", "No.", "Full. 58 other messages of yours were not taken either."]
+    await until(lambda: not errands._refused)
+    errands.refuse("mallory", "Full.", send)
+    await errands.done()
+    assert said[3:] == ["Full."]
+
+
+async def test_a_notice_that_waits_is_sent_at_the_end() -> None:
+    errands, said = Errands(), list[str]()
+
+    async def send(text: str) -> None:
+        said.append(text)
+
+    for reason in ("First.", "Second.", "Third."):
+        errands.refuse("mallory", reason, send)
+    await errands.close()
+    assert said == ["First.", "Third. 1 other message of yours was not taken either."]

@@ -117,15 +117,15 @@ class Reception:
             said.user,
             self._kept(hearing),
             f"discord: message {said.id}",
-            lambda: self._say_enough(hearing),
         ):
             self._done.forget(said.id)
+            # Only where the bot is meant without any doubt.
+            if said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
+                self._tell(said.user, ENOUGH)
 
-    async def _say_enough(self, hearing: Hearing) -> None:
-        """Tell the author of a message that was left out, where the bot is meant without any doubt."""
-        said = hearing.said
-        if said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
-            await say_directly(self._desk.rest, said.user, ENOUGH)
+    def _tell(self, user: str, why: str) -> None:
+        """Tell the author of a message that was not taken."""
+        self._desk.errands.refuse(user, why, lambda text: say_directly(self._desk.rest, user, text))
 
     async def _kept(self, hearing: Hearing) -> None:
         """See to it that what is for the bot is on disk, however often that has to be tried."""
@@ -182,7 +182,7 @@ class Reception:
         try:
             await desk.engine.receive(message)
         except QueueFull as error:
-            desk.errands.start_for(said.user, say_directly(desk.rest, said.user, error.told), "discord: refusal")
+            self._tell(said.user, error.told)
             return
         self._attention.engage(key)
 
@@ -244,7 +244,7 @@ class Reception:
         """Say so to whoever turned to the bot; people who only go on talking in a thread hear nothing."""
         said = hearing.said
         if not hearing.late and (spot.direct or said.calls_bot):
-            self._desk.errands.start_for(said.user, say_directly(self._desk.rest, said.user, why), "discord: refusal")
+            self._tell(said.user, why)
 
 
 def _may_be_meant(said: Said, spot: Spot) -> bool:

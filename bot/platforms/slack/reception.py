@@ -113,8 +113,9 @@ class Reception:
     def _tell(self, said: Said, why: str) -> None:
         """Tell the author alone, once, why nothing comes of a message."""
         if self._done.first(f"{said.channel}:{said.ts}"):
-            telling = whisper(self._desk.api, _spot(said), plain_sheet(why))
-            self._desk.errands.start_for(said.user, telling, "slack: refusal")
+            self._desk.errands.refuse(
+                said.user, why, lambda text: whisper(self._desk.api, _spot(said), plain_sheet(text))
+            )
 
 
 def _spot(said: Said) -> Spot:

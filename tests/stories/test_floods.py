@@ -1,0 +1,137 @@
+"""A member who sends more than the bot takes: others are answered, and every message is answered or refused in words.
+
+Real programs with small limits from the settings, and a model that holds back the answers of the flood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from bot.reception.refusals import ENOUGH
+from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
+from tests.stories import discord_program, slack_program
+from tests.stories.counting import CountingPlace
+from tests.stories.program import PATIENCE
+from tests.stories.test_http_api import TOKEN, a_web
+from tests.web.streams import asked
+
+FLOOD, RUNNING, QUEUED = 60, 2, 5
+REFUSED = FLOOD - RUNNING - QUEUED
+LIMITS: dict[str, Any] = {"MAX_RUNNING_TURNS_PER_USER": str(RUNNING), "MAX_QUEUED_TURNS_PER_USER": str(QUEUED)}
+ASK = "/api/responses/stream"
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """Opened, it lets the answers to the flood end."""
+    return Gate()
+
+
+@pytest.fixture
+def model(gate: Gate) -> Iterator[FakeLanguageModel]:
+    def answer(request: Request) -> Reply:
+        said = Say(f"You said: {request.question}.")
+        return Hold(said, gate) if request.question.startswith("flood") else said
+
+    with FakeLanguageModel("openai", rule=answer) as model:
+        yield model
+        gate.open()
+    assert model.refusals == []
+
+
+def told_of(notices: list[str]) -> int:
+    """Return the number of messages that these notices speak of."""
+    assert all("was not accepted" in each or each.startswith(ENOUGH) for each in notices), notices
+    others = (re.search(r"(\d+) other messages? of yours", each) for each in notices)
+    return len(notices) + sum(int(found[1]) for found in others if found)
+
+
+async def test_a_flood_in_slack_delays_no_other_member_and_no_message_of_it_is_lost_without_a_word(
+    tmp_path: Path, model: FakeLanguageModel, gate: Gate
+) -> None:
+    async with slack_program.a_company(tmp_path, model, **LIMITS) as company, company.bot() as bot:
+        mallory = company.slack.user("Mallory")
+        company.incidents.members.append(mallory.id)
+        flood = [company.ask(f"flood {n}", user=mallory) for n in range(FLOOD)]
+        await company.slack.until(lambda: company.whispers(mallory), PATIENCE)
+        asked = company.ask("hello")
+        await company.draws(asked.ts, "You said: hello.")
+        assert not gate.opened.done()
+        await company.slack.until(lambda: told_of(company.whispers(mallory)) >= REFUSED, PATIENCE)
+        gate.open()
+        await company.slack.until(
+            lambda: (
+                sum(any("You said: flood" in each for each in company.said(one.ts)) for one in flood) >= FLOOD - REFUSED
+            ),
+            PATIENCE,
+        )
+        assert told_of(company.whispers(mallory)) == REFUSED
+        assert len(company.whispers(mallory)) < REFUSED / 2
+        assert await bot.leaves() == 0
+    assert Counter(each.question.split()[0] for each in model.requests) == {"flood": FLOOD - REFUSED, "hello": 1}
+
+
+async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is_lost_without_a_word(
+    tmp_path: Path, model: FakeLanguageModel, gate: Gate
+) -> None:
+    async with discord_program.a_company(tmp_path, model, **LIMITS) as company, company.bot() as bot:
+        discord, mallory = company.discord, company.discord.user("Mallory")
+
+        def notices() -> list[str]:
+            return [each.content for each in discord.posted(discord.dm(mallory))]
+
+        for n in range(FLOOD):
+            company.ask(f"flood {n}", mallory)
+        await discord.until(notices, PATIENCE)
+        asked = company.ask("hello")
+        await company.reads(await company.thread(asked), "You said: hello.")
+        assert not gate.opened.done()
+        await discord.until(lambda: told_of(notices()) >= REFUSED, PATIENCE)
+        assert len(notices()) < REFUSED / 2
+        gate.open()
+        await discord.until(lambda: len(model.requests) == FLOOD - REFUSED + 1, PATIENCE)
+        assert await bot.leaves() == 0
+    assert Counter(each.question.split()[0] for each in model.requests) == {"flood": FLOOD - REFUSED, "hello": 1}
+
+
+async def test_a_flood_over_http_delays_no_other_token_and_every_question_beyond_the_limit_gets_429(
+    tmp_path: Path, model: FakeLanguageModel, gate: Gate
+) -> None:
+    place = CountingPlace(tmp_path, model, ADMIN_API_TOKEN=TOKEN, PORT="0", **LIMITS)
+
+    async with a_web(place) as (bot, client):
+        made = await asyncio.to_thread(place.countersign, "tokens", "create", "mallory", "--role", "member")
+        headers = {"Authorization": f"Bearer {made.out.strip()}"}
+
+        async def asks(n: int) -> httpx2.Response:
+            payload = {"messages": [{"role": "user", "content": f"flood {n}"}], "stream": False}
+            return await client.post(ASK, json={"conversationId": f"flood{n}", "payload": payload}, headers=headers)
+
+        answers = await asyncio.gather(*(asks(n) for n in range(FLOOD)))
+        assert Counter(each.status_code for each in answers) == {202: FLOOD - REFUSED, 429: REFUSED}
+        refused = next(each for each in answers if each.status_code == 429)
+        assert refused.json()["error"]["code"] == "queue_full"
+        assert refused.headers["Retry-After"]
+        async with asked(client, "hello", "hello", token=TOKEN) as stream:
+            assert (await stream.ended())[-1].data["text"] == "You said: hello."
+        assert not gate.opened.done()
+        gate.open()
+        taken = [n for n, each in enumerate(answers) if each.status_code == 202]
+        async with asyncio.timeout(PATIENCE):
+            while not all([await answered(client, f"flood{n}", headers) for n in taken]):
+                await asyncio.sleep(0.05)
+        assert await bot.leaves() == 0
+
+
+async def answered(client: httpx2.AsyncClient, conversation: str, headers: dict[str, str]) -> bool:
+    """True if the last message of the conversation is the answer."""
+    found = (await client.get(f"/api/conversations/{conversation}", headers=headers)).json()
+    return "You said: flood" in str(found["messages"][-1])
