@@ -65,6 +65,7 @@ from bot.stores import (
     ProfileStore,
     ServerStore,
 )
+from bot.stores.awaited import read_awaited
 from tests.audited import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.ledgers import START, Ledger, SqliteLedger, running
@@ -1282,6 +1283,25 @@ async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_
     assert [each.approval_id for each in whole.calls] == [
         *(f"card-c{n}" for n in range(4)), "card-b", *(f"card-a{n}" for n in range(7)),
     ]  # fmt: skip
+
+
+async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database)
+    await awaiting(ledger, at("mine"), "card-old")
+    for place in range(2):
+        await awaiting(ledger, at(f"theirs-{place}"), *(f"card-{place}-{n}" for n in range(55)))
+
+    def is_mine(call: AwaitedCall) -> bool:
+        return call.conversation == at("mine")
+
+    mine = await read_awaited(archive, ["test:w:"], is_mine, limit=50, most_read=5_000)
+    assert ([each.approval_id for each in mine.calls], mine.behind) == (["card-old"], None)
+    sizes, behind = [], None
+    for _ in range(3):
+        page = await read_awaited(archive, ["test:w:"], lambda _: True, limit=50, most_read=5_000, behind=behind)
+        sizes.append(len(page.calls))
+        behind = page.behind
+    assert (sizes, page.calls[-1].approval_id, behind) == ([50, 50, 11], "card-old", None)
 
 
 async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledger) -> None:

@@ -400,6 +400,29 @@ async def test_more_calls_than_one_look_reads_hide_nobody_elses(folder: Path, mo
         assert looks > 1
 
 
+async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(folder: Path) -> None:
+    async with an_api(folder, *({"text": str(n)} for n in range(111)), says=False) as api:
+        approver = await api.token("signer", Role.APPROVER)
+        ana, ben = await api.token("ana", Role.MEMBER), await api.token("ben", Role.MEMBER)
+        older = (await wanted(api, ana))["approvalRequestId"]
+        for _ in range(110):
+            await wanted(api, ben)
+
+        async def pages(token: str) -> list[list[str]]:
+            found: list[list[str]] = []
+            cursor: str | None = ""
+            while cursor is not None:
+                body = (await api.get(f"/api/responses/approvals?size=50&cursor={cursor}", token=token)).json()
+                found.append([each["approvalRequestId"] for each in body["approvals"]])
+                cursor = body["nextCursor"]
+            return found
+
+        assert await pages(ana) == [[older]]
+        listed = await pages(approver)
+        assert [len(page) for page in listed] == [50, 50, 11]
+        assert listed[-1][-1] == older
+
+
 def offers(api: Api, **changed: Any) -> None:
     """The server says this of its tool from now on, and tells nobody."""
     api.endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("write"), **changed}]})
