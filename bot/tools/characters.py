@@ -5,6 +5,8 @@ Called wherever text of a server enters. It knows nothing of MCP.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +24,9 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value with every string in it made storable."""
+    """A JSON value with every string in it made storable, and with the names of infinite numbers, which a server spells
+    as `1e400` and JSON does not have.
+    """
     match value:
         case str():
             return storable(value)
@@ -30,6 +34,8 @@ def storable_json(value: Any) -> Any:
             return [storable_json(each) for each in value]
         case dict():
             return {storable(str(key)): storable_json(each) for key, each in value.items()}
+        case float() if not math.isfinite(value):
+            return json.dumps(value)
         case _:
             return value
 

@@ -73,6 +73,12 @@ def test_structured_content_is_kept_and_is_the_text_where_there_is_none() -> Non
     assert (both.text, both.structured) == ('one\n{"n": 1}', {"n": 1})
 
 
+@pytest.mark.parametrize(("number", "name"), [(1e400, "Infinity"), (-1e400, "-Infinity"), (float("nan"), "NaN")])
+def test_structured_content_without_a_json_number_stays_valid_json(number: float, name: str) -> None:
+    found = result(structured={"n": [number, 1.5]})
+    assert (found.text, found.structured) == (f'{{"n": ["{name}", 1.5]}}', {"n": [name, 1.5]})
+
+
 @pytest.mark.parametrize(
     ("texts", "structured"),
     [
