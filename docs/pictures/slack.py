@@ -60,6 +60,7 @@ def pictures() -> Mapping[str, str]:
         "working": page(thread(scenes.WRITING)),
         "answer": page(thread(scenes.ANSWERED)),
         "approval": page(thread(scenes.ASKED)),
+        "hidden": page(cards(scenes.HIDDEN)),
         "approvals": page(cards(scenes.ASKED_THREE)),
         "outcomes": page(*map(cards, scenes.SETTLED.values())),
         "questions": page(thread(scenes.INQUIRED), questions(scenes.SENT_AWAY), *map(questions, scenes.HEARD.values())),
