@@ -127,11 +127,24 @@ _ADDRESS_WORDS = frozenset(
 )  # fmt: skip
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _DEEPEST = 8
+_TOP = r"(?P<top>xn--[\w-]+|[^\W\d]{2,})\.?(?::\d+)?"
 _ADDRESS = re.compile(
     # As browsers read it: one slash, a backslash or none after the scheme of the web is enough, and no scheme at all.
-    r"""://|\bhttps?:\S|^\s*[/\\]{2}|^\s*[\w-]+(?:\.[\w-]+)*\.[^\W\d]{2,}(?::\d+)?[/?#]""",
+    rf"""://|\bhttps?:\S|^\s*[/\\]{{2}}|^\s*(?:[\w-]+\.)+{_TOP}[/?#]""",
     re.IGNORECASE,
 )
+# Without a label below the registered name, a lookup of the host carries nothing.
+_HOST = re.compile(rf"\s*(?:[\w-]+\.){{2,}}{_TOP}\s*", re.IGNORECASE)
+_FILE_ENDINGS = frozenset(
+    (
+        "bak", "cfg", "conf", "cpp", "cs", "css", "csv", "db", "dll", "doc", "docx", "eml", "env", "exe", "gif", "go",
+        "gz", "htm", "html", "ini", "ipynb", "jpeg", "jpg", "js", "json", "jsonl", "jsx", "kt", "lock", "log", "lua",
+        "parquet", "pdf", "pem", "php", "png", "pptx", "proto", "pyc", "rb", "rst", "rtf", "scss", "sql", "sqlite",
+        "svg", "swift", "tar", "tex", "tgz", "toml", "ts", "tsv", "tsx", "txt", "vue", "wav", "webp", "xls", "xlsx",
+        "xml", "yaml", "yml",
+    )
+)  # fmt: skip
+"""Endings of file names that are not top-level domains; `md`, `py`, `rs`, `sh` and `zip` are."""
 
 
 def takes_address(schema: object) -> bool:
@@ -169,13 +182,20 @@ def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, 
 
 
 def holds_address(value: object) -> bool:
-    """True if a text anywhere in an argument's value is an address of the web or contains a URL."""
+    """True if a text anywhere in an argument's value is an address of the web, contains a URL, or is the name of a
+    host: a label of it may carry data.
+    """
     match value:
         case str():
-            return _ADDRESS.search(value) is not None
+            return _ADDRESS.search(value) is not None or _is_host(value)
         case Mapping():
             return any(holds_address(each) for pair in value.items() for each in pair)
         case list() | tuple():
             return any(map(holds_address, value))
         case _:
             return False
+
+
+def _is_host(text: str) -> bool:
+    found = _HOST.fullmatch(text)
+    return found is not None and found["top"].lower() not in _FILE_ENDINGS

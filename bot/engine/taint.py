@@ -18,6 +18,8 @@ A conversation is tainted by the words that its model is given, whose sources ar
 A tool of a server that is not marked trusted, and for which nothing is set, counts as one that reads: what it does is
 not known, and its server knows what it has said.
 
+A read whose arguments the person who asks has all written out carries nothing that was read: it runs.
+
 A call whose recipients are all named in the words of the person who asks goes where that person wants: it counts as
 closed. So does one that names no recipient at all.
 """
@@ -88,7 +90,9 @@ class Taint:
             return ""
         sends = sends_of(tool, arguments, self.asked)
         known = tool.trusted or tool.flow.sends is not None
-        if tool.read_only or not known:
+        if tool.read_only and _says_what_was_asked(tool, arguments, self.asked):
+            what = ""
+        elif tool.read_only or not known:
             what = self._read(tool, sends)
         elif _goes_where_asked(tool, arguments, self.asked):
             what = _DESTROYS if self.words is Words.STRANGERS and tool.destructive else ""
@@ -156,6 +160,21 @@ def _goes_where_asked(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[
     return all(_is_named(each, asked) for each in recipients)
 
 
+def _says_what_was_asked(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
+    """True if the person who asks has written out each argument, or it is its default, true, false or null. Such a call
+    carries nothing that was read. Lists and objects do not count, because their order and number may carry something.
+    """
+    properties = tool.input_schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else {}
+    for name, value in arguments.items():
+        if value is None or isinstance(value, bool) or (name in known and value == _default(known[name])):
+            continue
+        # In the same case: upper and lower letters may carry something, too.
+        if not isinstance(value, str | int | float) or not _stands_in(str(value), asked):
+            return False
+    return bool(arguments)
+
+
 def _told(source: Source, offered: ToolSet) -> Told:
     match source:
         case OtherSource():
@@ -195,9 +214,12 @@ def _leaves(value: object) -> list[str]:
 def _is_named(recipient: str, asked: Sequence[str]) -> bool:
     """True if the recipient stands in one of the texts as a word of its own, not as a part of a longer address."""
     # Not casefold(): it makes "ß" of a host name "ss", which is another host.
-    wanted = recipient.strip().lower()
+    return _stands_in(recipient.strip().lower(), [text.lower() for text in asked])
+
+
+def _stands_in(wanted: str, asked: Sequence[str]) -> bool:
     pattern = rf"(?<!{_NAME}){re.escape(wanted)}(?![\w@]|[.+-]\w)"
-    return bool(wanted) and any(re.search(pattern, text.lower()) for text in asked)
+    return bool(wanted) and any(re.search(pattern, text) for text in asked)
 
 
 def _names(told: Sequence[Told]) -> str:

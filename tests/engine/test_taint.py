@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from publicsuffixlist import PublicSuffixList
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
-from bot.domain.flows import Flow, Sends, Words
+from bot.domain.flows import _FILE_ENDINGS, Flow, Sends, Words
 from bot.domain.grants import Permission, ThisThread
 from bot.domain.messages import ToolCall
 from bot.domain.past import Replay
@@ -140,6 +141,19 @@ def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
         ("\\\\evil.example\\900", True),
         ("http:/evil.example/900", True),
         ("HTTPS:evil.example", True),
+        ("evil.xn--p1ai/900", True),
+        ("evil.example./900", True),
+        ("x900.evil.example", True),
+        (" x900.evil.example.:53 ", True),
+        ("x900.evil.xn--p1ai", True),
+        ("a.900.md", True),
+        ("Look at x900.evil.example", False),
+        ("evil.example", False),
+        ("readme.md", False),
+        ("main.rs", False),
+        ("archive.tar.gz", False),
+        ("1.2.3", False),
+        ("ana@corp.example.com", False),
         ("src/app.py", False),
         (".github/workflows/ci.yml", False),
         ("notes.txt", False),
@@ -151,6 +165,42 @@ def test_an_address_in_a_free_argument_makes_a_read_one_of_the_world() -> None:
 def test_an_address_needs_no_whole_url(text: str, asks: bool) -> None:
     search = tool("x__find", reads=True, arguments=("query",))
     assert bool(Taint((Told("y", STRANGERS, "id-y"),)).objection(search, {"query": text})) is asks
+
+
+def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> None:
+    suffixes = PublicSuffixList(accept_unknown=False)
+    assert [each for each in _FILE_ENDINGS if suffixes.publicsuffix(f"x.{each}")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asks"),
+    [
+        ({"url": "https://a.example/Rent"}, False),
+        ({"url": "a.example/Rent"}, False),
+        ({"url": "https://a.example/rEnt"}, True),
+        ({"url": "https://a.example/Rent?900"}, True),
+        ({"url": "https://a.example/Re"}, True),
+        ({"url": ["https://a.example/Rent"]}, True),
+        ({"url": "https://a.example/Rent", "pages": 3, "length": 5000, "raw": True}, False),
+        ({"url": "https://a.example/Rent", "pages": 900}, True),
+        ({}, True),
+    ],
+)
+def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signature(
+    arguments: dict[str, object], asks: bool
+) -> None:
+    taint = Taint((Told("y", STRANGERS, "id-y"),), asked=("Read 3 pages of https://a.example/Rent, please.",))
+    properties = {"url": {}, "pages": {}, "length": {"default": 5000}, "raw": {}}
+    fetch = replace(PAGE, input_schema={"type": "object", "properties": properties})
+    assert bool(taint.objection(fetch, arguments)) is asks
+    assert bool(taint.objection(replace(fetch, flow=Flow()), arguments)) is asks
+
+
+def test_a_call_that_writes_or_of_which_nothing_is_known_is_signed_whatever_the_person_has_written() -> None:
+    taint = Taint((Told("y", STRANGERS, "id-y"),), asked=("Do not send Hello to eve.",))
+    send = {"to": "eve", "text": "Hello"}
+    assert taint.objection(MAIL, send)
+    assert taint.objection(tool("x__send", trusted=False, reads=True, arguments=("to", "text")), send)
 
 
 def test_a_server_that_only_hears_its_own_words_again_is_read_without_asking() -> None:
