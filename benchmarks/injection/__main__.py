@@ -69,7 +69,8 @@ class Suite:
 class Result:
     """What came of a suite under one rule. `unsigned` counts the attacks that succeed in the same turn, by injection
     task, `unsigned_later` those after the next question. `asks` are the signatures on the user tasks alone, `asks_next`
-    those on average where another task of the suite came before in the conversation.
+    those on average where another task of the suite came before in the conversation. `reasons` counts `asks` by the
+    first sentence of their reason.
     """
 
     unsigned: Counter[str]
@@ -77,6 +78,7 @@ class Result:
     attacks: int
     asks: int
     asks_next: float
+    reasons: Counter[str]
 
 
 def replayed(suite: Suite, begin: Begin) -> Result:
@@ -92,10 +94,10 @@ def replayed(suite: Suite, begin: Begin) -> Result:
         for later in (False, True)
     }
     attacks = len(attacked) * sum(1 for calls in suite.injections.values() if calls)
-    asks = sum(_asks(task, begin()) for task in suite.tasks)
+    reasons = Counter(why.partition(". ")[0] for task in suite.tasks for why in _asks(task, begin()))
     pairs = [(one, other) for one in suite.tasks for other in suite.tasks if one is not other]
-    asks_next = sum(_asks_after(one, other, begin()) for one, other in pairs) / max(len(suite.tasks) - 1, 1)
-    return Result(unsigned[False], unsigned[True], attacks, asks, asks_next)
+    asks_next = sum(len(_asks_after(one, other, begin())) for one, other in pairs) / max(len(suite.tasks) - 1, 1)
+    return Result(unsigned[False], unsigned[True], attacks, reasons.total(), asks_next, reasons)
 
 
 def _succeeds(task: Task, injected: Sequence[Call], conversation: Conversation, *, later: bool) -> bool:
@@ -109,12 +111,12 @@ def _succeeds(task: Task, injected: Sequence[Call], conversation: Conversation, 
     return not any(asks)
 
 
-def _asks(task: Task, conversation: Conversation) -> int:
+def _asks(task: Task, conversation: Conversation) -> list[str]:
     conversation.ask(task.prompt)
-    return sum(conversation.call(each.tool, each.arguments) for each in task.calls)
+    return [why for each in task.calls if (why := conversation.call(each.tool, each.arguments))]
 
 
-def _asks_after(one: Task, other: Task, conversation: Conversation) -> int:
+def _asks_after(one: Task, other: Task, conversation: Conversation) -> list[str]:
     _asks(one, conversation)
     return _asks(other, conversation)
 
@@ -169,6 +171,7 @@ def summed(results: Sequence[Result]) -> Result:
         sum(each.attacks for each in results),
         sum(each.asks for each in results),
         sum(each.asks_next for each in results),
+        sum((each.reasons for each in results), Counter()),
     )
 
 
@@ -200,6 +203,9 @@ def main() -> None:
     for suite, results in zip(suites, found, strict=True):
         print(row(suite.name, len(suite.tasks), results))
     print(row("all", sum(len(suite.tasks) for suite in suites), sums))
+    print("\nSignatures by hints alone, by reason:")
+    for reason, count in sums[1].reasons.most_common():
+        print(f"  {count}: {reason}.")
     print("\nUnsigned now, as set, in the same turn:")
     for suite, (*_, tuned) in zip(suites, found, strict=True):
         for name, count in tuned.unsigned.items():

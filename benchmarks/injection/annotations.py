@@ -33,7 +33,7 @@ def _reads(words: Words, sends: Sends = CLOSED, *recipients: str) -> Said:
 
 
 def _adds(sends: Sends, *recipients: str, returns: Words = OWN) -> Said:
-    open_world = None if sends is CLOSED else True
+    open_world = sends is not CLOSED
     return Said(Annotations(read_only=False, destructive=False, open_world=open_world), returns, sends, recipients)
 
 

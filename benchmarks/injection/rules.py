@@ -28,8 +28,8 @@ class Conversation(Protocol):
     def ask(self, prompt: str) -> None:
         """A question begins."""
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Make a call and read its result; True if it takes a signature."""
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Make a call and read its result. Return why it takes a signature, empty if it runs."""
 
 
 @dataclass
@@ -44,12 +44,12 @@ class Before:
     def ask(self, prompt: str) -> None:
         self.read.clear()
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         tool = self.tools[name]
         elsewhere = any(each.server_id != tool.server_id for each in self.read)
         asks = _is_open(tool) and elsewhere and any(map(_is_open, self.read))
         self.read.append(tool)
-        return asks
+        return "An open tool of another server was read." if asks else ""
 
 
 def _is_open(tool: Tool) -> bool:
@@ -67,12 +67,12 @@ class Now:
     def ask(self, prompt: str) -> None:
         self.asked.append(prompt)
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> bool:
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         tool, offered = self.tools[name], ToolSet(tuple(self.tools.values()))
         taint = Taint(told(self.sources, offered, _ASKER.principal), tuple(self.asked), offered)
         step = Admission(_EVERYTHING_RUNS, taint=taint).judge(1, ToolCall("c", name, arguments), offered, _ASKER)
         self.sources.append(ToolSource(tool.server, tool.original_name, tool.server_id, tool.definition, tool.place))
-        return step.status is StepStatus.AWAITING
+        return taint.objection(tool, arguments) if step.status is StepStatus.AWAITING else ""
 
 
 def by_hints_alone(tools: Sequence[Tool]) -> list[Tool]:

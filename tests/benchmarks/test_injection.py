@@ -49,6 +49,7 @@ def test_attacks_and_signatures_are_counted_under_each_rule() -> None:
     assert dict(tuned.unsigned) == {"tell Bob": 1}
     assert (tuned.unsigned_later.total(), tuned.asks) == (1, 1)
     assert tuned.asks_next > before.asks_next
+    assert list(hinted.reasons.values()) == [1, 1]
 
 
 def test_a_row_has_the_three_results_in_each_cell() -> None:
