@@ -101,7 +101,7 @@ ResultPart = TextPart | ImagePart | FilePart | KeptFile
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool gave back, or why it gave nothing (`is_error`). `left_out` is by how many characters its text is
-    longer, where only the beginning is remembered.
+    longer, where only the beginning is remembered. `own`: the bot has refused the call, and no server has written this.
     """
 
     call_id: str
@@ -109,6 +109,7 @@ class ToolResult:
     is_error: bool = False
     structured: Any = None
     left_out: int = 0
+    own: bool = False
 
     @property
     def text(self) -> str:

@@ -131,7 +131,7 @@ class Admission:
 
 
 def _refused(n: int, call: ToolCall, tool: Tool | None, status: StepStatus, reason: str) -> ToolStep:
-    result = ToolResult(call.id, (TextPart(reason),), is_error=True)
+    result = ToolResult(call.id, (TextPart(reason),), is_error=True, own=True)
     return ToolStep(n, call, _reference(tool) if tool else None, status, result=result)
 
 

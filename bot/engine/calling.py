@@ -57,7 +57,9 @@ async def call_tool(
     else:
         problem = _objection(step, tool, rules(), author, asker)
     if tool is None or problem:
-        on_record(await log.end(claim, step.n, StepStatus.FAILED, _said(step, f"Not run: {problem}")))
+        # Why a server cannot confirm its tools may quote it.
+        result = replace(_said(step, f"Not run: {problem}"), own=not unsure)
+        on_record(await log.end(claim, step.n, StepStatus.FAILED, result))
         return
     if not step.repeatable:
         on_record(await _begin(log, claim, step.n))

@@ -58,7 +58,7 @@ def _of_question(question: Question) -> Iterator[Source]:
 def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
     known = {**known, **known_calls([record])}
     for step in record.calls:
-        answered = step.status in ANSWERED and step.result is not None
+        answered = step.status in ANSWERED and step.result is not None and not step.result.own
         source = _of_call(record.turn.seq, step, known) if answered and not is_searching(step) else None
         if source is not None:
             yield source

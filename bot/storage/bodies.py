@@ -289,6 +289,7 @@ def _part_body(part: Part) -> Body:
                 "parts": [_part_body(each) for each in parts],
                 "is_error": is_error,
                 "structured": structured,
+                **({"own": True} if part.own else {}),
             }
 
 
@@ -308,7 +309,8 @@ def _read_part(body: Body) -> Part:
         case "result":
             parts = tuple(_read_part(each) for each in body["parts"])
             assert all(isinstance(part, TextPart | ImagePart | FilePart | KeptFile) for part in parts)
-            return ToolResult(body["id"], parts, body["is_error"], body["structured"])  # type: ignore[arg-type]
+            own = body.get("own", False)
+            return ToolResult(body["id"], parts, body["is_error"], body["structured"], own=own)  # type: ignore[arg-type]
         case other:
             raise ValueError(f"a part of type {other!r} was written by a later release")
 

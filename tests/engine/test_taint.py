@@ -306,6 +306,16 @@ async def test_a_question_that_quotes_a_call_of_the_model_names_nobody(house: Ho
 # ---------------------------------------------------------------------- within a turn
 
 
+async def test_a_call_that_was_refused_before_it_was_sent_has_brought_no_words_of_its_server(house: House) -> None:
+    with_tools(house, PAGE, MAIL)
+    in_turn(house, ToolCall("1", PAGE.name, {}, unreadable="{url"), call(MAIL.name, "2"))
+    engine = guarded(house)
+    async with running(engine):
+        receipt = await engine.receive(message("read and send"))
+        view = await house.surface.ended(receipt.turn_id)
+    assert [each.status for each in calls_of(view)] == [StepStatus.FAILED, StepStatus.DONE]
+
+
 async def test_what_a_stranger_may_have_written_sends_nothing_out_without_a_signature(house: House) -> None:
     with_tools(house, PAGE, MAIL)
     in_turn(house, call("web__fetch", "1"), call("mail__send", "2"))
