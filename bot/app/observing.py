@@ -31,7 +31,7 @@ async def probes(metrics: Metrics, house: House) -> AsyncIterator[list[Page]]:
         *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("health", "loop_lag"))
     )
     office = house.office
-    metrics.look_at(office.stores.archive.backlog, office.toolbox.servers)
+    metrics.look_at(office.stores.archive.backlog, office.toolbox.servers, office.takes_writes)
     watching = asyncio.create_task(lag.watch_loop(metrics.observe), name="loop lag")
     try:
         yield [*health.ready_routes(office.health.look), metrics.route()]

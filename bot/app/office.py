@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from bot.domain.callers import OPERATOR_PRINCIPAL
 from bot.domain.conversations import Member
 from bot.domain.measurements import Observe, unobserved
 from bot.domain.servers import ConnectPolicy
+from bot.domain.turns import TurnLimits
 from bot.engine.offering import RefusedTools
 from bot.engine.policy import Signatories
 from bot.engine.rules import RuleBook
@@ -59,6 +60,7 @@ class Office:
     health: HealthCheck
     refused: RefusedTools
     spending: Spending
+    takes_writes: Callable[[], bool]
 
 
 @asynccontextmanager
@@ -86,6 +88,7 @@ async def opened_office(
         secret_box(settings),
         UsableSecrets(settings, read_environment()),
         lambda: administration.files.secret_grants,
+        TurnLimits(settings.max_running_turns_per_user, settings.max_queued_turns_per_user),
     )
     secrets: KnownSecrets = toolboxes.KnownSecrets(settings.secrets)
     redact_logs(secrets)
@@ -163,7 +166,17 @@ async def opened_office(
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
         yield Office(
-            toolbox, rules, administration, CommandRegistry(parts), parts, kept, rights, health, refused, spending
+            toolbox,
+            rules,
+            administration,
+            CommandRegistry(parts),
+            parts,
+            kept,
+            rights,
+            health,
+            refused,
+            spending,
+            lambda: database.takes_writes,
         )
 
 

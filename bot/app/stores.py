@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bot.app.secrets import UsableSecrets
 from bot.domain.secret_grants import FindGrants, no_grants
+from bot.domain.turns import NO_TURN_LIMITS, TurnLimits
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
 from bot.storage.grant_store import SqlGrantStore
@@ -42,13 +43,21 @@ class Stores:
     usage: SqlUsageStore
 
 
-def opened_stores(database: Database, box: SecretBox, usable: UsableSecrets, grants: FindGrants = no_grants) -> Stores:
-    """The stores. `usable` is what references may refer to, `grants` what admins' may beside the operator's own."""
+def opened_stores(
+    database: Database,
+    box: SecretBox,
+    usable: UsableSecrets,
+    grants: FindGrants = no_grants,
+    limits: TurnLimits = NO_TURN_LIMITS,
+) -> Stores:
+    """The stores. `usable` is what references may refer to, `grants` what admins' may beside the operator's own.
+    `limits` are those on the turns of one person.
+    """
     return Stores(
         SqlServerStore(database, box, usable.environment, usable.open_file, grants),
         SqlPolicyStore(database),
         SqlProfileStore(database),
-        SqlArchive(database),
+        SqlArchive(database, limits),
         SqlGrantStore(database),
         SqlOpinionStore(database),
         SqlQuotas(database),

@@ -10,17 +10,20 @@ import sqlalchemy as sa
 
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import Turn
+from bot.domain.turns import NO_TURN_LIMITS, Turn, TurnLimits
 from bot.storage import activity, audit_rows, backlog, keeping, overviews, past_calls, past_conversations
 from bot.storage.database import Database
 from bot.stores import Activity, AwaitedPage, AwaitedPosition, Backlog, ConversationSummary, PastCall
 
 
 class SqlArchive:
-    """Conversations, calls and the audit, page by page; what waits, and what somebody has asked."""
+    """Conversations, calls and the audit, page by page; what waits, and what somebody has asked. `limits` are those on
+    the turns of one person.
+    """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: TurnLimits = NO_TURN_LIMITS) -> None:
         self._database = database
+        self._limits = limits
 
     async def conversations(
         self, reach: str, person: str, limit: int, offset: int
@@ -88,7 +91,7 @@ class SqlArchive:
 
     async def backlog(self) -> Backlog:
         """How much there is to do now."""
-        return await self._database.run(backlog.read_backlog)
+        return await self._database.run(lambda connection: backlog.read_backlog(connection, self._limits.running))
 
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
         """What has happened since then."""

@@ -4,6 +4,8 @@ same however much there has ever been.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import sqlalchemy as sa
 
 from bot.domain.turns import StepStatus, TurnStatus
@@ -15,7 +17,7 @@ _MOST = 10_000
 """Of each kind, counted no further."""
 
 _live = (
-    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at)
+    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at, turns.c.person)
     .where(is_live(turns))
     .order_by(turns.c.created_at)
     .limit(_MOST)
@@ -24,10 +26,7 @@ _live = (
 )
 _ahead = _live.alias("ahead")
 _by_status = sa.select(_live.c.status, sa.func.count().label("number")).group_by(_live.c.status)
-_first_ready = sa.select(now() - sa.func.min(_live.c.created_at)).where(
-    _live.c.status == TurnStatus.QUEUED.value,
-    ~sa.exists().where(_ahead.c.conversation == _live.c.conversation, _ahead.c.seq < _live.c.seq),
-)
+_beside = _live.alias("beside")
 _waiting = (
     sa.select(sa.func.count())
     .select_from(_live.join(steps, steps.c.turn_id == _live.c.id))
@@ -42,12 +41,28 @@ _undrawn = sa.select(sa.func.count()).select_from(
 )
 
 
-def read_backlog(connection: sa.Connection) -> Backlog:
-    """How much there is to do."""
+@lru_cache
+def _first_ready(most_running: int) -> sa.Select[float]:
+    """The seconds since the oldest turn was asked that could be claimed now."""
+    at_limit = (
+        sa.select(_beside.c.person)
+        .where(_beside.c.status == TurnStatus.RUNNING.value)
+        .group_by(_beside.c.person)
+        .having(sa.func.count() >= most_running)
+    )
+    return sa.select(now() - sa.func.min(_live.c.created_at)).where(
+        _live.c.status == TurnStatus.QUEUED.value,
+        ~sa.exists().where(_ahead.c.conversation == _live.c.conversation, _ahead.c.seq < _live.c.seq),
+        _live.c.person.not_in(at_limit),
+    )
+
+
+def read_backlog(connection: sa.Connection, most_running: int) -> Backlog:
+    """Return how much there is to do, with at most `most_running` turns of one person at a time."""
     found = {row.status: row.number for row in connection.execute(_by_status)}
     return Backlog(
         turns={status: found.get(status, 0) for status in LIVE},
-        oldest_ready=max(0.0, connection.execute(_first_ready).scalar() or 0.0),
+        oldest_ready=max(0.0, connection.execute(_first_ready(most_running)).scalar() or 0.0),
         approvals=connection.execute(_waiting).scalar_one(),
         drawings=connection.execute(_undrawn).scalar_one(),
     )

@@ -115,6 +115,11 @@ class Database(ABC):
                     self.observe(each)
                 return result
 
+    @property
+    def takes_writes(self) -> bool:
+        """True unless a write was refused lately. Does not ask the database."""
+        return self._unwritable is None
+
     async def check_writable(self) -> None:
         """Write a row as it is. Raises DatabaseUnwritable, also if a transaction was refused lately. Raises
         DatabaseError if the database does not answer.

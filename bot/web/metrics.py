@@ -145,9 +145,15 @@ class Metrics:
         registry.register(self._standing)
         ProcessCollector(registry=registry)
 
-    def look_at(self, backlog: Callable[[], Awaitable[Backlog]], servers: Callable[[], Iterable[ServerState]]) -> None:
-        """Where to read what is unfinished and how MCP servers stand, whenever somebody looks: there is a house now."""
+    def look_at(
+        self,
+        backlog: Callable[[], Awaitable[Backlog]],
+        servers: Callable[[], Iterable[ServerState]],
+        takes_writes: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Read from these what is unfinished, how MCP servers stand, and whether the database takes writes."""
         self._standing.backlog, self._standing.servers = backlog, servers
+        self._standing.takes_writes = takes_writes
 
     def observe(self, measurement: Measurement) -> None:  # noqa: C901 - one case for each kind
         """Count it."""
@@ -232,6 +238,7 @@ class _Standing(Collector):
     def __init__(self, clock: Callable[[], float]) -> None:
         self.backlog: Callable[[], Awaitable[Backlog]] | None = None
         self.servers: Callable[[], Iterable[ServerState]] = tuple
+        self.takes_writes: Callable[[], bool] = lambda: True
         self._clock = clock
         self._read: Backlog | None = None
         self._states: Sequence[ServerState] = ()
@@ -261,6 +268,11 @@ class _Standing(Collector):
         if self.backlog is not None:
             answers = float(self._read is not None)
             yield GaugeMetricFamily("countersign_database_up", "Whether the database answers.", answers)
+            yield GaugeMetricFamily(
+                "countersign_database_writable",
+                "0 while the database refuses writes: its disk is full or fails, or it is read-only.",
+                float(self.takes_writes()),
+            )
         if self._read is not None:
             yield from _unfinished(self._read)
         yield from _connections(self._states)
@@ -273,7 +285,8 @@ def _unfinished(backlog: Backlog) -> Iterable[Metric]:
     yield live
     yield GaugeMetricFamily(
         "countersign_turns_ready_oldest_seconds",
-        "How long the oldest turn has waited that could begin, in all processes.",
+        "How long the oldest turn has waited that could begin, in all processes. Turns that the limit of their user "
+        "holds back do not count.",
         backlog.oldest_ready,
     )
     yield GaugeMetricFamily(

@@ -8,7 +8,7 @@ from bot.domain.approvals import Approval, Decision, Verdict
 from bot.domain.completions import StopReason
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnLimits, TurnStatus
 from bot.storage import activity
 from bot.storage.archive import SqlArchive
 from bot.storage.tables import audit
@@ -90,6 +90,19 @@ async def test_only_a_turn_that_could_begin_waits_for_a_worker(ledger: Ledger) -
     await ledger.log.finish(claim, TurnStatus.DONE, (), "")
     found = await SqlArchive(ledger.database).backlog()
     assert (found.oldest_ready, found.turns["queued"]) == (30.0, 1)
+
+
+async def test_a_turn_that_the_limit_of_its_person_holds_back_does_not_wait_for_a_worker(ledger: Ledger) -> None:
+    archive = SqlArchive(ledger.database, TurnLimits(running=1))
+    claim = await driven(ledger, place(1))
+    await ledger.log.enqueue(message("second", conversation=place(2)))
+    ledger.time += 30
+    assert (await archive.backlog()).oldest_ready == 0.0
+    await ledger.log.enqueue(message("third", conversation=place(3), author=BEN))
+    ledger.time += 10
+    assert (await archive.backlog()).oldest_ready == 10.0
+    await ledger.log.finish(claim, TurnStatus.DONE, (), "")
+    assert (await archive.backlog()).oldest_ready == 40.0
 
 
 # ---------------------------------------------------------------------- in a while

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.storage.backlog import read_backlog
+from bot.storage.archive import SqlArchive
 from bot.storage.sqlite import SqliteDatabase
 from tests.fakes.parts import HALL, NEWEST, message
 from tests.ledgers import SqliteLedger, sqlite_ledger
@@ -72,7 +72,7 @@ async def driven(ledger: SqliteLedger) -> None:
     await log.hold([receipt.turn_id])
     await log.recent(HALL, 10)
     await log.claim(8)
-    await ledger.database.run(read_backlog)
+    await SqlArchive(ledger.database).backlog()
 
 
 async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(tmp_path: Path) -> None:

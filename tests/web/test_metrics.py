@@ -207,6 +207,15 @@ async def test_while_the_database_is_away_everything_else_is_still_there() -> No
     assert not any(name == "countersign_turns_live" for name, _ in found)
 
 
+async def test_a_database_that_refuses_writes_is_up_and_not_writable() -> None:
+    house, takes_writes = House(), [False]
+    house.metrics.look_at(house.unfinished, tuple, lambda: takes_writes[0])
+    found = await samples(house.metrics)
+    assert (of(found, "database_up"), of(found, "database_writable")) == (1, 0)
+    takes_writes[0] = True
+    assert of(await samples(house.metrics), "database_writable") == 1
+
+
 async def test_a_database_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.web.metrics.READING_SECONDS", 0.01)
     metrics = Metrics()
