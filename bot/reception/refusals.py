@@ -25,6 +25,10 @@ OUT_OF_DATE = "This card is out of date. See the newer one."
 GONE = "This approval no longer exists."
 WORN_OUT = "This button does nothing any more."
 TROUBLE = "That did not work. Please try again."
+NOT_STORED = (
+    "Your message is not stored yet: my database takes no writes. I try again by myself. If there is no answer in 15 "
+    "minutes, send it again."
+)
 ENOUGH = "You have several requests under way. Wait until one of them is done, then try again."
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
+import psycopg
 import pytest
 
+from bot.reception.refusals import NOT_STORED
 from tests.fakes.llm import FakeLanguageModel
+from tests.postgres import Server
 from tests.stories.counting import COUNT_IT, CountingPlace, counting
+from tests.stories.program import PATIENCE
+from tests.stories.slack_program import a_company
 from tests.stories.test_http_api import TOKEN, a_web
 
 SMALL = 64 * 1024
@@ -58,4 +63,69 @@ async def test_a_full_disk_is_told_everywhere_loses_no_question_and_passes_by_it
         found = (await client.get("/api/conversations")).json()["conversations"]
         assert {each["id"] for each in found} == {"before", "lost", "waiting"}
         assert (bot.log.count(BEGINS), bot.log.count(ENDS), bot.log.count("is back after")) == (1, 1, 0)
+        assert await bot.leaves() == 0
+
+
+async def test_a_full_disk_costs_no_question_in_slack_and_service_goes_on_when_there_is_room(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, PORT="0", WEB_HOST="127.0.0.1") as company, company.bot() as bot:
+        port = (await bot.logs(r"listening for requests at \S+, port (\d+)"))[1]
+        before = company.ask("before")
+        await company.draws(before.ts, "You said: before.")
+        bot.limits_files(SMALL)
+        lost = company.ask("lost")
+        await bot.logs(BEGINS)
+        await company.slack.until(lambda: NOT_STORED in company.whispers(company.priya), PATIENCE)
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            assert (await client.get("/readyz")).json()["database"] == "unwritable"
+        events = [each for each in company.slack.sent if each.event.get("ts") == lost.ts]
+        assert not any(each.acknowledged for each in events)
+        assert company.said(lost.ts) == []
+        bot.limits_files()
+        company.slack.clock.advance(400)  # what was not acknowledged comes again
+        await company.draws(lost.ts, "You said: lost.")
+        assert company.whispers(company.priya) == [NOT_STORED]
+        await bot.logs(ENDS)
+        assert await bot.leaves() == 0
+
+
+@pytest.fixture
+def full_postgres(postgres: Server) -> tuple[str, Callable[[bool], None]]:
+    """A database, and a switch that makes it refuse each new turn as a server with a full disk does."""
+    address = postgres.fresh()
+
+    def set_full(full: bool) -> None:
+        with psycopg.connect(address, autocommit=True) as connection:
+            if full:
+                connection.execute(
+                    "create function refuse() returns trigger language plpgsql as $$ begin"
+                    " raise exception 'could not extend file: No space left on device' using errcode = '53100';"
+                    " end $$"
+                )
+                connection.execute("create trigger full_disk before insert on turns execute function refuse()")
+            else:
+                connection.execute("drop function refuse cascade")
+
+    return address, set_full
+
+
+async def test_a_full_disk_of_postgresql_is_named_and_costs_no_question_over_http(
+    tmp_path: Path, model: FakeLanguageModel, full_postgres: tuple[str, Callable[[bool], None]]
+) -> None:
+    address, set_full = full_postgres
+    place = CountingPlace(tmp_path, model, DATABASE_URL=address, ADMIN_API_TOKEN=TOKEN, PORT="0")
+    async with a_web(place) as (bot, client):
+        await asyncio.to_thread(set_full, True)
+        refused = await _asked(client, "lost")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "database_unavailable")
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.json()["database"]) == (503, "unwritable")
+        assert ready.json()["cause"] == "The database cannot be written: its disk is full."
+        assert "countersign_database_writable 0.0" in (await client.get("/metrics")).text
+        await asyncio.to_thread(set_full, False)
+        assert (await _asked(client, "lost")).status_code == 202
+        await bot.logs(ENDS)
+        assert (await client.get("/readyz")).json()["database"] == "up"
+        assert "countersign_database_writable 1.0" in (await client.get("/metrics")).text
         assert await bot.leaves() == 0

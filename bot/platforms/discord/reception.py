@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import discord
 
 from bot.domain.conversations import ConversationKey, Member
-from bot.errors import CountersignError, DeliveryFailed, QueueFull
+from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.platforms.discord.asides import say, say_directly
 from bot.platforms.discord.desk import Answering, Command, Desk
 from bot.platforms.discord.hints import Hints
@@ -27,7 +27,7 @@ from bot.reception.context_lines import described
 from bot.reception.errands import Errands
 from bot.reception.in_turn import InTurn
 from bot.reception.once import Once
-from bot.reception.refusals import ENOUGH
+from bot.reception.refusals import ENOUGH, NOT_STORED
 from bot.reception.typed_commands import command_words
 
 log = logging.getLogger(__name__)
@@ -119,9 +119,12 @@ class Reception:
             f"discord: message {said.id}",
         ):
             self._done.forget(said.id)
-            # Only where the bot is meant without any doubt.
-            if said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
-                self._tell(said.user, ENOUGH)
+            self._refuse_unless_unsure(hearing, ENOUGH)
+
+    def _refuse_unless_unsure(self, hearing: Hearing, why: str) -> None:
+        """Tell the author of a message that was not taken, if the bot is meant without any doubt."""
+        if hearing.said.calls_bot or (hearing.spot is not None and hearing.spot.direct):
+            self._tell(hearing.said.user, why)
 
     def _tell(self, user: str, why: str) -> None:
         """Tell the author of a message that was not taken."""
@@ -129,7 +132,7 @@ class Reception:
 
     async def _kept(self, hearing: Hearing) -> None:
         """See to it that what is for the bot is on disk, however often that has to be tried."""
-        said, pause = hearing.said, FIRST_PAUSE
+        said, pause, is_told = hearing.said, FIRST_PAUSE, False
         try:
             async with self._in_turn.at(said.place), asyncio.timeout(PATIENCE_SECONDS):
                 while True:
@@ -139,6 +142,9 @@ class Reception:
                         if isinstance(error, DeliveryFailed) and error.permanent:
                             raise
                         log.warning("a message from Discord could not be taken yet: %s", error)
+                        if isinstance(error, DatabaseUnwritable) and not is_told:
+                            is_told = True
+                            self._refuse_unless_unsure(hearing, NOT_STORED)
                     else:
                         return
                     await asyncio.sleep(pause)

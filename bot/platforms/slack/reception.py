@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.errors import QueueFull
+from bot.errors import DatabaseUnwritable, QueueFull
 from bot.platforms.slack.desk import Desk
 from bot.platforms.slack.people import Person
 from bot.platforms.slack.reading_up import ReadingUp
@@ -23,6 +23,7 @@ from bot.reception.attention import Attention
 from bot.reception.context_lines import described
 from bot.reception.in_turn import InTurn
 from bot.reception.once import Once
+from bot.reception.refusals import NOT_STORED
 from bot.reception.typed_commands import command_words
 
 NOTHING_SAID = "What can I do for you? Mention me together with your question."
@@ -46,6 +47,7 @@ class Reception:
         self._reading = ReadingUp(desk.api, desk.people)
         self._in_turn = InTurn()
         self._done = Once()
+        self._delayed = Once()
 
     async def take(self, body: Mapping[str, Any]) -> None:
         """Take an event in, so that it may be acknowledged. Raises CountersignError if it must come again."""
@@ -102,6 +104,11 @@ class Reception:
             if said.notified or not addressed:
                 self._tell(said, error.told)
             return
+        except DatabaseUnwritable:
+            # Slack sends it again, because it is not acknowledged.
+            if (said.notified or not addressed) and self._delayed.first(f"{said.channel}:{said.ts}"):
+                self._notify(said, NOT_STORED)
+            raise
         self._done.note(f"{said.channel}:{said.ts}")
         self._attention.engage(key)
 
@@ -113,9 +120,10 @@ class Reception:
     def _tell(self, said: Said, why: str) -> None:
         """Tell the author alone, once, why nothing comes of a message."""
         if self._done.first(f"{said.channel}:{said.ts}"):
-            self._desk.errands.refuse(
-                said.user, why, lambda text: whisper(self._desk.api, _spot(said), plain_sheet(text))
-            )
+            self._notify(said, why)
+
+    def _notify(self, said: Said, why: str) -> None:
+        self._desk.errands.refuse(said.user, why, lambda text: whisper(self._desk.api, _spot(said), plain_sheet(text)))
 
 
 def _spot(said: Said) -> Spot:

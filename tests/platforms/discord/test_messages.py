@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.conversations import ConversationKey
-from bot.errors import DatabaseUnavailable, QueueFull
+from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
 from bot.platforms.discord.hints import CALL_ME
 from bot.platforms.discord.reading_up import UNREAD
 from bot.platforms.discord.reception import NOTHING_SAID, WITHOUT_WORDS
 from bot.reception.manners import NOT_FOR_STRANGERS, Manners
+from bot.reception.refusals import NOT_STORED
 from tests.fakes.discord import Channel, Fails, Permission, Slow
 from tests.platforms.discord.workplace import Workplace, a_workplace
 
@@ -203,6 +204,20 @@ async def test_a_message_stays_until_it_is_on_disk() -> None:
         await place.received(1)
         assert place.texts == ["why?"]
         assert place.door.received[0].conversation == place.key(place.channel, thread_of(place).id)
+
+
+async def test_while_the_disk_is_full_the_author_is_told_once_and_the_message_is_taken_when_there_is_room() -> None:
+    async with a_workplace() as place:
+        discord = place.discord
+        full = DatabaseUnwritable("The database cannot be written: its disk is full.", reason="its disk is full")
+        place.door.troubles = [full, full]
+        dm = discord.dm(place.priya)
+        discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
+        await place.received(1)
+        assert place.texts == ["why?"]
+        await discord.until(lambda: place.posted(dm))
+        await place.quiet()
+        assert [each.content for each in place.posted(dm)] == [NOT_STORED]
 
 
 # What comes along
