@@ -47,7 +47,7 @@ class Ending:
         """Why the server does not let the bot in. An authorization server's own words may stand in that."""
         if not self.attempt.refusal:
             return None
-        own = f"Server {config.name} does not let the bot in. Fix: an admin finds out why with /mcp list {config.name}."
+        own = f"Server {config.name} does not let the bot in. Fix: `/mcp show {config.name}` says why."
         return Problem(self.attempt.refusal, own)
 
     def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:

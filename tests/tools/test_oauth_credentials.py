@@ -42,6 +42,8 @@ async def test_credentials_that_are_not_accepted_are_told_with_what_to_do(tmp_pa
             state = await here.box.connect(SERVER)
             assert state.status is ServerStatus.AUTH_REQUIRED
             assert f"{oauth.issuer} gave no token: invalid_client." in state.problem
+            [absent] = (await here.box.offer()).absent
+            assert "invalid_client" not in absent, "the word of the authorization server is for people"
             assert state.problem.endswith("Fix: check its client_id and scope, and set its secret again.")
             right = replace(config, sign_in=replace(config.sign_in, client_secret="right"))  # type: ignore[type-var]
             await here.box.follow([ServerEntry(right)])
