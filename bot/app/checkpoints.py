@@ -57,6 +57,11 @@ class CheckpointWriter:
         self._written: tuple[int, str] | None = None
         self._failing: set[str] = set()
 
+    @property
+    def is_failing(self) -> bool:
+        """True if the last checkpoint could not be written everywhere."""
+        return bool(self._failing)
+
     async def begin(self) -> None:
         """Write the checkpoint of an audit without rows, if there is no file yet: one without it was deleted."""
         if self._file is None or await asyncio.to_thread(self._file.exists):

@@ -46,6 +46,7 @@ class HealthCheck:
         self._servers = servers
         self._clock = clock
         self._listeners: dict[str, Listener] = {}
+        self._checkpoints_fail: Callable[[], bool] = lambda: False
         self._asking = asyncio.Lock()
         self._answer = _DatabaseHealth(answers=False)
         self._asked_at = -FRESH_SECONDS
@@ -54,12 +55,21 @@ class HealthCheck:
         """This platform is received here."""
         self._listeners[platform] = listener
 
+    def watch_checkpoints(self, fail: Callable[[], bool]) -> None:
+        """Ask `fail` whether checkpoints of the audit cannot be written."""
+        self._checkpoints_fail = fail
+
     async def look(self) -> Health:
         """How everything stands now. Takes a few seconds at most, and never raises."""
         platforms: dict[str, Listening] = {name: await each.listening() for name, each in self._listeners.items()}
         database = await self._database_health()
         return Health(
-            database.answers, platforms, _counted(self._servers()), unwritable=database.unwritable, fix=database.fix
+            database.answers,
+            platforms,
+            _counted(self._servers()),
+            unwritable=database.unwritable,
+            fix=database.fix,
+            checkpoints_fail=self._checkpoints_fail(),
         )
 
     async def _database_health(self) -> _DatabaseHealth:

@@ -90,6 +90,7 @@ async def opened_house(
                 settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe
             )
         )
+        office.health.watch_checkpoints(lambda: checkpoints.is_failing)
         models = Models(model, lambda name: choose_model(settings, name), observe)
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is told before the first question.

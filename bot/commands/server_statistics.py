@@ -171,6 +171,8 @@ def _unfinished(backlog: Backlog) -> tuple[tuple[str, str], ...]:
 
 
 def _database(health: Health) -> str:
+    if health.database and not health.unwritable and health.checkpoints_fail:
+        return "answers; checkpoints of the audit cannot be written, see the log"
     if health.unwritable:
         return f"cannot be written: {health.unwritable}. Fix: {health.fix}"
     return "answers" if health.database else "does not answer"

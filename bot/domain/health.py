@@ -22,7 +22,7 @@ class Condition(StrEnum):
 
     READY = "ready"
     DEGRADED = "degraded"
-    """Ready, but some MCP servers are in trouble: what does not need them works."""
+    """Ready, but some MCP servers are in trouble, or a checkpoint of the audit cannot be written: the rest works."""
     UNREADY = "unready"
 
 
@@ -48,6 +48,7 @@ class Health:
     servers: ServersHealth = ServersHealth()
     unwritable: str = ""
     fix: str = ""
+    checkpoints_fail: bool = False
 
     @property
     def condition(self) -> Condition:
@@ -56,4 +57,4 @@ class Health:
         """
         if not self.database or self.unwritable or Listening.CONNECTING in self.platforms.values():
             return Condition.UNREADY
-        return Condition.DEGRADED if self.servers.errors else Condition.READY
+        return Condition.DEGRADED if self.servers.errors or self.checkpoints_fail else Condition.READY

@@ -45,6 +45,7 @@ def _told(health: Health) -> dict[str, object]:
         "version": __version__,
         "database": "down" if not health.database else "unwritable" if health.unwritable else "up",
         **(unwritable if health.unwritable else {}),
+        **({"auditCheckpoints": "failing"} if health.checkpoints_fail else {}),
         "platforms": {name: listening.value for name, listening in sorted(health.platforms.items())},
         "servers": {
             "total": health.servers.total,

@@ -76,8 +76,10 @@ async def test_a_file_that_cannot_be_written_is_one_line_of_the_log_until_it_can
     said = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(said) == 1
     assert said[0].startswith(f"audit checkpoints cannot be written to {folder}/a.checkpoints (")
+    failing = [writer.is_failing]
     folder.unlink()
     await writer.write()
+    assert [*failing, writer.is_failing] == [True, False]
     assert caplog.messages[-1] == f"audit checkpoints can be written to {folder}/a.checkpoints again"
     assert numbers(folder / "a.checkpoints") == [3]
 

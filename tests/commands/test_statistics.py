@@ -131,3 +131,11 @@ async def test_while_the_database_is_away_nothing_is_asked_of_it() -> None:
     assert facts(reply)["database"] == "does not answer"
     assert facts(reply)["slack"] == "not connected, trying"
     assert "still to be drawn" not in facts(reply)
+
+
+async def test_checkpoints_of_the_audit_that_cannot_be_written_are_said() -> None:
+    house = await with_jira()
+    house.health = Health(database=True, checkpoints_fail=True)
+    reply = await house.ask("mcp health")
+    assert reply.text == "! Countersign is degraded"
+    assert facts(reply)["database"] == "answers; checkpoints of the audit cannot be written, see the log"

@@ -129,3 +129,20 @@ async def test_a_full_disk_of_postgresql_is_named_and_costs_no_question_over_htt
         assert (await client.get("/readyz")).json()["database"] == "up"
         assert "countersign_database_writable 1.0" in (await client.get("/metrics")).text
         assert await bot.leaves() == 0
+
+
+async def test_checkpoints_of_the_audit_that_cannot_be_written_degrade_the_process_and_leave_it_in_service(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    folder = tmp_path / "full"
+    folder.write_text("a file, where a folder should be")
+    place = CountingPlace(
+        tmp_path, model, ADMIN_API_TOKEN=TOKEN, PORT="0", AUDIT_CHECKPOINT_FILE=str(folder / "a.checkpoints")
+    )
+    async with a_web(place) as (bot, client):
+        await bot.logs("audit checkpoints cannot be written to")
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        assert ready.json()["auditCheckpoints"] == "failing"
+        assert "full" not in ready.text
+        assert await bot.leaves() == 0
