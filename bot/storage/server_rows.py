@@ -34,7 +34,7 @@ from bot.storage.secret_rows import (
     write_secrets,
 )
 from bot.storage.server_bodies import name_key, read_server, server_row
-from bot.storage.tables import mcp_servers, policies, policy_rules
+from bot.storage.tables import mcp_servers, policy_rules
 
 servers = mcp_servers.c
 _all = sa.select(mcp_servers).order_by(servers.slug, servers.workspace)
@@ -48,7 +48,6 @@ _change = (
 )
 _remove = mcp_servers.delete().where(servers.id == bindparam("i"))
 _remove_rules = policy_rules.delete().where(policy_rules.c.server_id == bindparam("i"))
-_remove_policies = policies.delete().where(policies.c.server_id == bindparam("i"))
 # A server of everybody is in every workspace: its slug must be free in all of them.
 _same_slug = sa.select(servers.id).where(
     servers.slug == bindparam("slug"),
@@ -152,7 +151,6 @@ def remove(connection: sa.Connection, server_id: str, version: int, by: Author) 
     _check_version(before, version)
     connection.execute(_remove, {"i": server_id})
     connection.execute(_remove_rules, {"i": server_id})
-    connection.execute(_remove_policies, {"i": server_id})
     capability_rows.forget(connection, server_id)
     pin_rows.forget(connection, server_id)
     sign_in_rows.end_of_server(connection, server_id)

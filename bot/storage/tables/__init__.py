@@ -31,7 +31,7 @@ from bot.storage.tables.approvals import approval_views, approvals, decisions, e
 from bot.storage.tables.columns import Json, Words, metadata, storable
 from bot.storage.tables.deliveries import deliveries, drawings
 from bot.storage.tables.records import audit
-from bot.storage.tables.rules import policies, policy_rules, profile_bindings, profiles
+from bot.storage.tables.rules import policy_rules, profile_bindings, profiles
 from bot.storage.tables.servers import mcp_capabilities, mcp_secrets, mcp_servers, tool_pins
 from bot.storage.tables.sharing import jobs, leases, quotas, revisions
 from bot.storage.tables.turns import (
@@ -76,7 +76,6 @@ __all__ = [
     "metadata",
     "one_time_links",
     "opinions",
-    "policies",
     "policy_rules",
     "profile_bindings",
     "profiles",

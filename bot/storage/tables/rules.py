@@ -6,17 +6,6 @@ import sqlalchemy as sa
 
 from bot.storage.tables.columns import Words, metadata
 
-# What admins said before there were rules. Processes of the release before read and write it.
-policies = sa.Table(
-    "policies",
-    metadata,
-    sa.Column("server_id", Words, primary_key=True),
-    sa.Column("tool", Words, primary_key=True),
-    sa.Column("policy", sa.Text, nullable=False),
-    sa.Column("set_by", Words, nullable=False),
-    sa.Column("set_at", sa.Double, nullable=False),
-)
-
 policy_rules = sa.Table(
     "policy_rules",
     metadata,
