@@ -103,8 +103,6 @@ class LiveAdministration:
         """Let this process follow the stores at once."""
         async with self._refreshing:
             found = await self._read()
-            if _of_an_earlier_release(found) and await self.pins.adopt():
-                found = await self._read()
             self.rules.replace_file(self.files.policies)
             self.rules.amend(found.rules, found.profiles, found.bindings)
             await self.toolbox.follow(await self._entries(found))
@@ -221,11 +219,6 @@ def _with_memory(entry: ServerEntry, found: _OnDisk) -> ServerEntry:
         pinned=found.pinned.get(server_id),
         signed_in=found.signed_in.get(SignInKey(server_id), 0),
     )
-
-
-def _of_an_earlier_release(found: _OnDisk) -> bool:
-    """Whether tools are known of a server of which nothing is pinned."""
-    return any(synced.capabilities.tools and server not in found.pinned for server, synced in found.known.items())
 
 
 def _difference(before: OperatorFiles, after: OperatorFiles) -> Difference:

@@ -161,7 +161,6 @@ async def opened_office(
         templates=allowances.templates,
     )
     async with AsyncExitStack() as stack:
-        await kept.servers.bind_earlier()
         await administration.refresh()
         await toolbox.start()
         stack.push_async_callback(toolbox.close)

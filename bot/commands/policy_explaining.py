@@ -144,10 +144,7 @@ class PolicyExplaining:
         name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
         facts = [("call", f"{name} ({step.status.value})")]
         if ruling is None:
-            return [
-                *facts,
-                ("decided by", "no rule: it was refused before one was asked, or an earlier release ran it"),
-            ]
+            return [*facts, ("decided by", "no rule: it was refused before one was asked")]
         facts += [
             ("policy", POLICY_WORDS[ruling.policy]),
             ("decided by", ruling.rule or "the default"),

@@ -182,5 +182,4 @@ def fingerprint(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """What a signature is bound to: the server, the tool, its definition and the exact arguments. The server is also
     its id, since one that was removed and added again under its name is another, and where it is.
     """
-    server = [tool.server, tool.server_id, *([tool.place] if tool.place else [])]
-    return digest([*server, tool.original_name, tool.definition, arguments])
+    return digest([tool.server, tool.server_id, tool.place, tool.original_name, tool.definition, arguments])

@@ -26,12 +26,12 @@ class Replay(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What a model has made of a conversation's turns up to the one with the number `upto`. Empty where they are only
-    left out. `sources` are those of the words it was made of, None in what an earlier release has written.
+    left out. `sources` are those of the words it was made of.
     """
 
     upto: int
     text: str = ""
-    sources: Sources | None = ()
+    sources: Sources = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,7 @@ class OtherSource(StrEnum):
 
     ATTACHMENT = "attachment"
     THREAD = "thread"
-    NOTICE = "notice"
-    """Stored by earlier releases."""
     RESULT = "result"
-    HISTORY = "history"
 
     @property
     def label(self) -> str:
@@ -25,23 +22,19 @@ class OtherSource(StrEnum):
 _LABELS = {
     OtherSource.ATTACHMENT: "an attached file",
     OtherSource.THREAD: "earlier messages here",
-    OtherSource.NOTICE: "a server's error message",
     OtherSource.RESULT: "an earlier result",
-    OtherSource.HISTORY: "an earlier part of this conversation",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """A tool whose result was in the prompt, as it was when it was called. `server` is the name at that time;
-    `server_id`, `definition` and `place` may be empty in what an earlier release has written.
-    """
+    """A tool whose result was in the prompt, as it was when it was called. `server` is the name at that time."""
 
     server: str
     tool: str
-    server_id: str = ""
-    definition: str = ""
-    place: str = ""
+    server_id: str
+    definition: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The steps are the transcript. A turn is resumed by reading them and doing what i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.domain.approvals import Approval
@@ -113,25 +113,20 @@ class ToolRef:
     read_only: bool = False
     destructive: bool = True
     server_id: str = ""
-    """Empty in what an earlier release has written."""
+    """Empty for tools of the bot itself."""
     place: str = ""
-    """A digest of where the server was; empty in what an earlier release has written."""
-
-    def as_asked(self, tool: Tool) -> Tool:
-        """The tool as a signature on this one is bound to it: an earlier release did not look where the server was."""
-        return tool if self.place else replace(tool, place="")
+    """A digest of where the server was; empty for tools of the bot itself."""
 
     def is_still(self, tool: Tool) -> bool:
-        """Whether the tool and the place of its server are what they were."""
-        return (tool.definition, self.as_asked(tool).place) == (self.definition, self.place)
+        """True if the tool and the place of its server are what they were."""
+        return (tool.definition, tool.place) == (self.definition, self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStep:
-    """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it, empty
-    in what an earlier release has written; `usage` is what its service has counted. `use` is what it is counted as,
-    None in what is read back. `sources` are those of the words in its prompt, None in what an earlier release has
-    written.
+    """A reply of the model. `notes` are sentences for people about this reply; `model` is the one that wrote it;
+    `usage` is what its service has counted. `use` is what it is counted as, None in what is read back. `sources` are
+    those of the words in its prompt.
     """
 
     n: int
@@ -141,7 +136,7 @@ class ModelStep:
     notes: tuple[str, ...] = ()
     model: str = ""
     use: Use | None = None
-    sources: Sources | None = None
+    sources: Sources = ()
 
 
 @dataclass(frozen=True, slots=True)

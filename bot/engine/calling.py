@@ -109,12 +109,11 @@ def _strayed(step: ToolStep, tool: Tool) -> str:
     """Why a call would be another one than was signed, or go elsewhere than its server has asked back from: the answers
     are for that one, and so is its state.
     """
-    meant = tool if step.tool is None else step.tool.as_asked(tool)
     signed = step.approval or step.grant
-    if signed is not None and signed.fingerprint != fingerprint(meant, step.call.arguments):
+    if signed is not None and signed.fingerprint != fingerprint(tool, step.call.arguments):
         return f"{step.call.name} has changed since it was signed. Ask again to get the new version signed."
     asked = step.tool if step.resume is not None else None
-    if asked is not None and (asked.server_id, asked.place) != (meant.server_id, meant.place):
+    if asked is not None and (asked.server_id, asked.place) != (tool.server_id, tool.place):
         return f"{step.call.name} is another server's by now, or at another place, and the answers were for the first."
     return ""
 

@@ -106,10 +106,8 @@ def _was_answered(step: ToolStep) -> bool:
 
 
 def _is_that(tool: Tool, called: ToolRef) -> bool:
-    """Whether it is the tool that was called. An earlier release has noted the server's name alone."""
-    if tool.original_name != called.name:
-        return False
-    return tool.server_id == called.server_id if called.server_id else tool.server == called.server
+    """True if it is the tool that was called."""
+    return (tool.server_id, tool.original_name) == (called.server_id, called.name)
 
 
 def _denies(rule: Rule) -> bool:

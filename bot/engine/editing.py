@@ -36,7 +36,7 @@ def draft_of(turn: Turn, step: ToolStep, approval: Approval, tool: Tool | None, 
     """The call as it can be changed; or that its tool is not the one any more that it was asked of."""
     if tool is None or step.tool is None:
         return NotAllowed(TOOL_CHANGED)
-    if fingerprint(step.tool.as_asked(tool), step.call.arguments) != approval.fingerprint:
+    if fingerprint(tool, step.call.arguments) != approval.fingerprint:
         return NotAllowed(TOOL_CHANGED)
     return Draft(turn, step, tool.input_schema, whole)
 

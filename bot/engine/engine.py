@@ -245,7 +245,7 @@ class Engine:
         misfits = tuple(self._parts.toolbox.misfits(tool.input_schema, arguments))
         if (wrong := unfit(step, arguments, misfits, rules.judge(tool, arguments, asker, asking))) is not None:
             return wrong
-        signed = fingerprint(step.tool.as_asked(tool), arguments)
+        signed = fingerprint(tool, arguments)
         secrets = stored_secrets(arguments, partial(self._parts.toolbox.secret_spans, tool.server_id))
         made = Revision(approval_id, revision, arguments, signed, member.author, secrets)
         if not await self._log.revise(made):

@@ -28,7 +28,7 @@ def objection(permission: Permission, step: ToolStep, signing: Signing, *, admin
     """Why whoever may sign this call, on these grounds, may not grant that, in a sentence; empty if nothing is against
     it.
     """
-    if step.tool is None or step.approval is None or not step.tool.server_id:
+    if step.tool is None or step.approval is None:
         return "This call can be signed, but nothing can be granted with it. Ask for it once more."
     if signing.quorum > 1:
         return f"This takes {signing.quorum} signatures each time. It can be signed, not granted."
@@ -69,7 +69,7 @@ def grant_of(permission: Permission, step: ToolStep, conversation: ConversationK
 
 
 def asking_rule(step: ToolStep) -> str:
-    """The rule that asks for the signature (`Ruling.asked_by`), empty for a call that an earlier release has kept."""
+    """The rule that asks for the signature (`Ruling.asked_by`), empty for a call that no rule was asked about."""
     return step.ruling.asked_by if step.ruling is not None else ""
 
 

@@ -27,7 +27,7 @@ def known_calls(turns: Iterable[TurnRecord]) -> Known:
 def of_turn(record: TurnRecord, known: Known) -> Sources:
     """Return the sources that a turn brings into prompts that tell of it."""
     asker = PersonSource(record.turn.author.principal)
-    replies = (source for reply in record.replies for source in reply.sources or ())
+    replies = (source for reply in record.replies for source in reply.sources)
     return merged([asker], replies, _of_question(record.turn.question), _of_calls(record, known))
 
 
@@ -38,9 +38,7 @@ def of_prompt(record: TurnRecord, history: Iterable[Source], known: Known) -> So
 
 def of_summary(summary: Summary | None) -> Sources:
     """Return the sources that a summary brings into prompts: none if it has no text."""
-    if summary is None or not summary.text:
-        return ()
-    return (OtherSource.HISTORY,) if summary.sources is None else summary.sources
+    return () if summary is None or not summary.text else summary.sources
 
 
 def merged(*sources: Iterable[Source]) -> Sources:

@@ -185,13 +185,12 @@ def _told(source: Source, offered: ToolSet) -> Told:
             tool = next(
                 (each for each in offered.tools if (each.server_id, each.original_name) == (server_id, name)), None
             )
-            still = tool is not None and bool(server_id) and _is_still(source, tool)
-            return Told(server, tool.words if tool is not None and still else Words.STRANGERS, server_id)
+            return Told(server, tool.words if tool and _is_still(source, tool) else Words.STRANGERS, server_id)
 
 
 def _is_still(source: ToolSource, tool: Tool) -> bool:
-    """True if the tool and its server's place are what they were; an earlier release has not noted the place."""
-    return source.definition == tool.definition and source.place in ("", tool.place)
+    """True if the tool and its server's place are what they were."""
+    return (source.definition, source.place) == (tool.definition, tool.place)
 
 
 def _default(schema: object) -> object:

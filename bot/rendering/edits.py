@@ -23,7 +23,7 @@ _NO_VALUE: tuple[str, None] = ("", None)
 
 def editable(step: ToolStep) -> bool:
     """Whether a card offers to change the call: whoever may is for the engine to say."""
-    return step.status is StepStatus.AWAITING and step.tool is not None and bool(step.tool.server_id)
+    return step.status is StepStatus.AWAITING and step.tool is not None
 
 
 def edited(step: ToolStep) -> tuple[str, ...]:

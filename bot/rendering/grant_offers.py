@@ -58,7 +58,7 @@ def grant_offers(step: ToolStep) -> tuple[GrantOffer, ...]:
     tool, approval = step.tool, step.approval
     if step.status is not StepStatus.AWAITING or tool is None or approval is None:
         return ()
-    if tool.destructive or not tool.server_id or approval.terms.quorum > 1:
+    if tool.destructive or approval.terms.quorum > 1:
         return ()
     return OFFERS
 

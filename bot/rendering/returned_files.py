@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from bot.domain.messages import FilePart, ImagePart, KeptFile, Readers, ResultPart, TextPart
+from bot.domain.messages import KeptFile, Readers
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.tool_lines import tool_name
@@ -47,29 +47,14 @@ def _files(view: TurnView, largest: int) -> Iterator[ReturnedFile]:
         if not isinstance(step, ToolStep) or step.result is None or step.status not in _RETURNED:
             continue
         for place, part in enumerate(step.result.parts):
-            read = _reader(part, view, largest)
-            if read is not None:
-                yield ReturnedFile(f"{PREFIX}{step.n}-{place}", _name(step, part), read)
+            if view.read is not None and isinstance(part, KeptFile) and _is_shared(part, largest):
+                yield ReturnedFile(f"{PREFIX}{step.n}-{place}", _name(step, part), partial(view.read, part.id))
 
 
-def _reader(part: ResultPart, view: TurnView, largest: int) -> Callable[[], Awaitable[bytes]] | None:
-    match part:
-        case KeptFile(file_id, size=size, readers=readers):
-            wanted = file_id and 0 < size <= largest and readers is not Readers.MODEL
-            return partial(view.read, file_id) if wanted and view.read is not None else None
-        case ImagePart(data=data) | FilePart(data=data):
-            # A release before there were kept files has kept them in the result.
-            return partial(_at_hand, data) if 0 < len(data) <= largest else None
-        case _:
-            return None
+def _is_shared(file: KeptFile, largest: int) -> bool:
+    return bool(file.id) and 0 < file.size <= largest and file.readers is not Readers.MODEL
 
 
-async def _at_hand(data: bytes) -> bytes:
-    return data
-
-
-def _name(step: ToolStep, part: ResultPart) -> str:
-    if isinstance(part, ImagePart | FilePart | KeptFile) and part.name:
-        return part.name
-    mime_type = "" if isinstance(part, TextPart) else part.mime_type
-    return f"{tool_name(step)}{_ENDINGS.get(mime_type) or mimetypes.guess_extension(mime_type) or ''}"
+def _name(step: ToolStep, file: KeptFile) -> str:
+    ending = _ENDINGS.get(file.mime_type) or mimetypes.guess_extension(file.mime_type) or ""
+    return file.name or f"{tool_name(step)}{ending}"

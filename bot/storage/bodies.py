@@ -1,12 +1,11 @@
 """The JSON in which values are kept, and back.
 
-Every body carries a version, `v`: a release reads all the versions before its own, so that turns can wait across an
-upgrade.
+Every body carries a version, `v`, so that a later release can tell bodies of this one from its own: turns can wait
+across an upgrade. The bytes of images and files are not in a body: `files` keeps them.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -37,7 +36,7 @@ from bot.domain.turns import ModelStep, Origin, Question, ToolRef, ToolStep
 
 Body = dict[str, Any]
 
-VERSION = 2
+VERSION = 1
 _COUNTS = tuple(field.name for field in dataclasses.fields(Usage))
 
 
@@ -59,8 +58,8 @@ def read_question(body: Body) -> Question:
         text=body["text"],
         attachments=tuple(Attachment(*each) for each in body["attachments"]),
         context=tuple(body["context"]),
-        call=_read_hand_call(body.get("call")),
-        again=body.get("again", False),
+        call=_read_hand_call(body["call"]),
+        again=body["again"],
     )
 
 
@@ -83,7 +82,7 @@ def reply_body(step: ModelStep) -> Body:
         "usage": [getattr(step.usage, name) for name in _COUNTS],
         "notes": list(step.notes),
         "model": step.model,
-        **({} if step.sources is None else {"sources": sources_body(step.sources)}),
+        "sources": sources_body(step.sources),
     }
 
 
@@ -95,8 +94,8 @@ def read_reply(n: int, body: Body) -> ModelStep:
         stop=StopReason(body["stop"]),
         usage=Usage(*body["usage"]),
         notes=tuple(body["notes"]),
-        model=body.get("model", ""),
-        sources=read_sources(body.get("sources")),
+        model=body["model"],
+        sources=read_sources(body["sources"]),
     )
 
 
@@ -115,11 +114,9 @@ def _source_body(source: Source) -> Any:
             return [source.server, source.tool, source.server_id, source.definition, source.place]
 
 
-def read_sources(body: list[Any] | None) -> Sources | None:
-    """Sources of words; None where an earlier release has kept none. A source that only a later release knows counts
-    as an unknown result.
-    """
-    return None if body is None else tuple(map(_read_source, body))
+def read_sources(body: list[Any]) -> Sources:
+    """Sources of words. A source that only a later release knows counts as an unknown result."""
+    return tuple(map(_read_source, body))
 
 
 def _read_source(body: Any) -> Source:
@@ -134,43 +131,33 @@ def _read_source(body: Any) -> Source:
 
 def call_body(step: ToolStep) -> Body:
     """What a call asks for, as it is kept; its result and approval have places of their own."""
-    tool = step.tool
     return {
         "v": VERSION,
         "call": _part_body(step.call),
         "origin": step.origin.value,
-        "tool": None
-        if tool is None
-        else {
-            "server": tool.server,
-            "name": tool.name,
-            "title": tool.title,
-            "definition": tool.definition,
-            "read_only": tool.read_only,
-            "destructive": tool.destructive,
-        },
-        # Beside the tool: an earlier release reads the tool's fields one by one.
-        "server_id": "" if tool is None else tool.server_id,
-        "place": "" if tool is None else tool.place,
+        "tool": None if step.tool is None else dataclasses.asdict(step.tool),
         "grant": None if step.grant is None else dataclasses.asdict(step.grant),
         "ruling": None if step.ruling is None else _ruling_body(step.ruling),
     }
 
 
 def _ruling_body(ruling: Ruling) -> Body:
-    body = {"policy": ruling.policy.value, "rule": ruling.rule, "words": ruling.words, "why": ruling.why}
-    return body if ruling.taint is Words.OWN else {**body, "taint": ruling.taint.value}
+    return {
+        "policy": ruling.policy.value,
+        "rule": ruling.rule,
+        "words": ruling.words,
+        "why": ruling.why,
+        "taint": ruling.taint.value,
+    }
 
 
 def read_ruling(body: Body) -> Ruling | None:
-    """What was ruled of a call, None of one that an earlier release has kept."""
-    ruling = body.get("ruling")
+    """What was ruled of a call; None if no rule was asked about it."""
+    ruling = body["ruling"]
     if ruling is None:
         return None
-    # An earlier release has not noted whose words they were.
-    usual = Words.SHARED if ruling.get("tainted") else Words.OWN
-    taint = Words(ruling.get("taint", usual))
-    return Ruling(ApprovalPolicy(ruling["policy"]), ruling["rule"], ruling["words"], ruling["why"], taint)
+    policy, taint = ApprovalPolicy(ruling["policy"]), Words(ruling["taint"])
+    return Ruling(policy, ruling["rule"], ruling["words"], ruling["why"], taint)
 
 
 def terms_body(terms: Terms) -> Body | None:
@@ -200,7 +187,7 @@ def read_terms(body: Body | None) -> Terms:
         expires=body["expires"],
         on_timeout=OnTimeout(body["on_timeout"]) if body["on_timeout"] else None,
         remind=body["remind"],
-        deliver=frozenset(body.get("deliver", ())),
+        deliver=frozenset(body["deliver"]),
     )
 
 
@@ -228,7 +215,7 @@ def read_secrets(bodies: Sequence[Body] | None) -> tuple[StoredSecret, ...]:
 
 def read_grant(body: Body) -> GrantUse | None:
     """The grant that a call ran on, None if it ran on none."""
-    grant = body.get("grant")
+    grant = body["grant"]
     return None if grant is None else GrantUse(**grant)
 
 
@@ -236,9 +223,7 @@ def read_call(body: Body) -> tuple[ToolCall, ToolRef | None, Origin]:
     """What a call asked for."""
     call = _read_part(body["call"])
     assert isinstance(call, ToolCall)
-    server_id = body.get("server_id", "")
-    place = body.get("place", "")
-    tool = None if body["tool"] is None else ToolRef(**body["tool"], server_id=server_id, place=place)
+    tool = None if body["tool"] is None else ToolRef(**body["tool"])
     return call, tool, Origin(body["origin"])
 
 
@@ -260,20 +245,17 @@ def _part_body(part: Part) -> Body:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
-        case ImagePart(data, mime_type, name, readers):
+        case ImagePart() | FilePart():
+            raise TypeError(f"the bytes of {part.name!r} do not belong into a body")
+        case KeptFile(file_id, mime_type, name, size, readers):
             return {
-                "type": "image",
-                "data": _encoded(data),
+                "type": "kept",
+                "id": file_id,
                 "mime": mime_type,
                 "name": name,
+                "size": size,
                 "readers": readers.value,
             }
-        case FilePart(data, mime_type, name):
-            return {"type": "file", "data": _encoded(data), "mime": mime_type, "name": name}
-        case KeptFile(file_id, mime_type, name, size, readers):
-            # To a release before there were kept files it is a file without bytes.
-            kept = {"kept": file_id, "size": size, "readers": readers.value}
-            return {"type": "file", "data": "", "mime": mime_type, "name": name, **kept}
         case ToolCall(call_id, name, arguments, unreadable):
             return {
                 "type": "call",
@@ -289,7 +271,7 @@ def _part_body(part: Part) -> Body:
                 "parts": [_part_body(each) for each in parts],
                 "is_error": is_error,
                 "structured": structured,
-                **({"own": True} if part.own else {}),
+                "own": part.own,
             }
 
 
@@ -297,23 +279,14 @@ def _read_part(body: Body) -> Part:
     match body["type"]:
         case "text":
             return TextPart(body["text"])
-        case "image":
-            readers = Readers(body.get("readers", Readers.ALL))
-            return ImagePart(base64.b64decode(body["data"]), body["mime"], body.get("name", ""), readers)
-        case "file" if "kept" in body:
-            return KeptFile(body["kept"], body["mime"], body["name"], body["size"], Readers(body["readers"]))
-        case "file":
-            return FilePart(base64.b64decode(body["data"]), body["mime"], body["name"])
+        case "kept":
+            return KeptFile(body["id"], body["mime"], body["name"], body["size"], Readers(body["readers"]))
         case "call":
             return ToolCall(body["id"], body["name"], body["arguments"], body["unreadable"])
         case "result":
             parts = tuple(_read_part(each) for each in body["parts"])
-            assert all(isinstance(part, TextPart | ImagePart | FilePart | KeptFile) for part in parts)
-            own = body.get("own", False)
-            return ToolResult(body["id"], parts, body["is_error"], body["structured"], own=own)  # type: ignore[arg-type]
+            assert all(isinstance(part, TextPart | KeptFile) for part in parts)
+            structured, own = body["structured"], body["own"]
+            return ToolResult(body["id"], parts, body["is_error"], structured, own=own)  # type: ignore[arg-type]
         case other:
             raise ValueError(f"a part of type {other!r} was written by a later release")
-
-
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

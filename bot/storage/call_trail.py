@@ -225,5 +225,4 @@ def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:
     """What `bot.domain.approvals.fingerprint` makes of the tool itself."""
     if tool is None:
         return ""
-    server = [tool.server, tool.server_id, *([tool.place] if tool.place else [])]
-    return digest([*server, tool.name, tool.definition, arguments])
+    return digest([tool.server, tool.server_id, tool.place, tool.name, tool.definition, arguments])

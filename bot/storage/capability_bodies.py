@@ -1,6 +1,6 @@
 """What a server offers as JSON, in MCP's own words and a few of ours, and back.
 
-A release reads what the ones before it wrote; what cannot be read is not there, and the next sync writes it anew.
+A body that cannot be read is not there, and the next sync writes it again.
 """
 
 from __future__ import annotations
@@ -141,8 +141,7 @@ def tool_body(tool: Tool) -> Body:
         "server": tool.server,
         "serverId": tool.server_id,
         "trusted": tool.trusted,
-        # Most have none: what an earlier release has written of them reads the same.
-        **({"flags": list(tool.flags)} if tool.flags else {}),
+        "flags": list(tool.flags),
     }
 
 
@@ -165,7 +164,7 @@ def read_tool(body: Body) -> Tool:
         ),
         trusted=body["trusted"],
         server_id=body["serverId"],
-        flags=tuple(body.get("flags", ())),
+        flags=tuple(body["flags"]),
     )
 
 

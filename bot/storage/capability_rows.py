@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -10,7 +10,6 @@ from sqlalchemy import bindparam
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.servers import FILE, Synced, SyncStatus
-from bot.domain.tools import Tool
 from bot.storage import pin_rows
 from bot.storage.capability_bodies import capabilities_text, definitions_text, read_capabilities, same_offer
 from bot.storage.clock import now
@@ -93,8 +92,7 @@ def keep_synced(connection: sa.Connection, server_id: str, capabilities: ServerC
     if _gone(connection, server_id):
         return
     if not pinned:
-        # What was known before anything was pinned was in use: what the server says now is compared with that.
-        pin_rows.begin(connection, server_id, _tools(before) or capabilities.tools)
+        pin_rows.begin(connection, server_id, capabilities.tools)
     connection.execute(
         _keep.on(connection),
         {
@@ -106,19 +104,6 @@ def keep_synced(connection: sa.Connection, server_id: str, capabilities: ServerC
     )
 
 
-def adopt(connection: sa.Connection) -> bool:
-    """Pin what an earlier release has kept of servers of which nothing is pinned; whether there was any."""
-    unpinned = [
-        (row.server_id, tools)
-        for row in connection.execute(_all).all()
-        if (tools := _tools(row.capabilities)) and not pin_rows.is_pinned(connection, row.server_id)
-    ]
-    if unpinned:
-        bump(connection)
-    adopted = [pin_rows.begin(connection, server_id, tools) for server_id, tools in unpinned]
-    return any(adopted)
-
-
 def keep_failure(connection: sa.Connection, server_id: str, problem: str) -> None:
     """The last sync failed; what is known stays."""
     if not _gone(connection, server_id):
@@ -128,14 +113,6 @@ def keep_failure(connection: sa.Connection, server_id: str, problem: str) -> Non
 def forget(connection: sa.Connection, server_id: str) -> None:
     """Nothing is known of this server any more."""
     connection.execute(_delete, {"i": server_id})
-
-
-def _tools(text: str | None) -> Sequence[Tool]:
-    """The tools that are kept; none if they cannot be read."""
-    try:
-        return read_capabilities(text).tools
-    except UNREADABLE:
-        return ()
 
 
 def _gone(connection: sa.Connection, server_id: str) -> bool:

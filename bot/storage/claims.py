@@ -265,7 +265,7 @@ def claimed(row: Any) -> Claim:
         # Nobody has driven it before: there is nothing to settle and there are no steps to read.
         fresh = TurnRecord(read_turn(row), (), row.revision) if row.fence == 1 else None
     where = ConversationKey.parse(row.conversation)
-    return Claim(row.id, where, row.fence, row.recoveries, fresh, person=f"{where.platform}:{row.author_id}")
+    return Claim(row.id, where, row.fence, row.recoveries, fresh, person=row.person)
 
 
 def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:

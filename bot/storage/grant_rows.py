@@ -86,9 +86,9 @@ _there = sa.select(steps.c.n).where(steps.c.turn_id == bindparam("t"), steps.c.n
 
 
 def wanted_of(step: ToolStep, conversation: ConversationKey) -> Wanted | None:
-    """What a grant would have to cover; None of a call that waits for nobody, or that an earlier release has kept."""
+    """What a grant would have to cover; None of a call that waits for nobody."""
     tool, approval = step.tool, step.approval
-    if step.status is not StepStatus.AWAITING or tool is None or approval is None or not tool.server_id:
+    if step.status is not StepStatus.AWAITING or tool is None or approval is None:
         return None
     return Wanted(
         server=tool.server_id,

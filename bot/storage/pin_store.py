@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bot.domain.conversations import Author
 from bot.domain.pins import Pin, Pinned
 from bot.domain.tools import Tool
-from bot.storage import capability_rows, pin_rows
+from bot.storage import pin_rows
 from bot.storage.database import Database
 
 
@@ -24,10 +24,6 @@ class SqlPinStore:
     async def of(self, server_id: str) -> Sequence[Pin]:
         """The pins of a server, by tool."""
         return await self._database.run(lambda connection: pin_rows.read_pins(connection, server_id))
-
-    async def adopt(self) -> bool:
-        """Pin what an earlier release has known of servers."""
-        return await self._database.run(capability_rows.adopt)
 
     async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         """Pin these definitions."""

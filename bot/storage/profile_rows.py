@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -201,22 +201,10 @@ def _rule_body(rule: Rule) -> Any:
 def _read_rules(bodies: Sequence[Any], profile: str) -> tuple[Rule, ...]:
     """Rules as they were; their ids say where they stand."""
     rules = []
-    for number, body in enumerate(_of_this_release(bodies), 1):
+    for number, body in enumerate(bodies, 1):
         table = {key: value for key, value in body.items() if key not in ("by", "at")}
         rules.append(replace(read_rule(table), id=f"{profile}:{number}", by=body["by"], at=body["at"]))
     return tuple(rules)
-
-
-def _of_this_release(bodies: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """The release before kept a server, a tool and a word. Without a tool it meant those that had no word of theirs."""
-    for body in bodies:
-        if isinstance(body, Mapping):
-            yield body
-        else:
-            server, tool, policy, by, at = body
-            others = sorted(each[1] for each in bodies if isinstance(each, list) and each[0] == server and each[1])
-            table = {"policy": policy, "server_id": server, "by": by, "at": at}
-            yield {**table, **({"tool": tool} if tool else {"except": others} if others else {})}
 
 
 def _says(row: Any, columns: Mapping[str, Any]) -> bool:

@@ -1,12 +1,10 @@
 """Where each secret of a server comes from, on disk: a ciphertext, or a reference. Nothing here can decrypt.
 
-`bound_to` is the place that a secret was given for (`bot.domain.secret_binding`); None if an earlier release wrote the
-row and it has not been bound yet.
+`bound_to` is the place that a secret was given for (`bot.domain.secret_binding`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,14 +14,12 @@ from sqlalchemy import bindparam
 
 from bot.domain.secret_binding import binding_of
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import USER_SLOT, ServerRecord
+from bot.domain.servers import ServerRecord
 from bot.storage.clock import now
-from bot.storage.database import json_text
 from bot.storage.tables import mcp_secrets, mcp_servers
 
 _of = sa.select(mcp_secrets).where(mcp_secrets.c.server_id == bindparam("i"))
 _all = sa.select(mcp_secrets)
-_unbound = _all.where(mcp_secrets.c.bound_to.is_(None))
 _add = mcp_secrets.insert().values(updated_at=now())
 _delete = mcp_secrets.delete().where(mcp_secrets.c.server_id == bindparam("i"), mcp_secrets.c.slot == bindparam("s"))
 _ciphertexts = (
@@ -47,21 +43,6 @@ _replace = (
     )
     .values(ciphertext=bindparam("to"))
 )
-_authentications = sa.select(mcp_servers.c.id, mcp_servers.c.authentication)
-_clear_user = (
-    mcp_servers.update()
-    .where(mcp_servers.c.id == bindparam("i"), mcp_servers.c.authentication == bindparam("was"))
-    .values(authentication=bindparam("to"))
-)
-_bind = (
-    mcp_secrets.update()
-    .where(
-        mcp_secrets.c.server_id == bindparam("i"),
-        mcp_secrets.c.slot == bindparam("s"),
-        mcp_secrets.c.bound_to.is_(None),
-    )
-    .values(ciphertext=bindparam("to"), bound_to=bindparam("b"), vouched=bindparam("v"))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +53,7 @@ class Sealed:
     server_id: str
     slot: str
     ciphertext: str
-    bound_to: str | None
+    bound_to: str
 
     @property
     def place(self) -> str:
@@ -80,22 +61,11 @@ class Sealed:
         return place_of(self.server_id, self.slot, self.bound_to)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What becomes of a row that an earlier release wrote."""
-
-    server_id: str
-    slot: str
-    ciphertext: str | None
-    bound_to: str
-    vouched: bool
-
-
-def place_of(server_id: str, slot: str, bound_to: str | None) -> str:
+def place_of(server_id: str, slot: str, bound_to: str) -> str:
     """Return the context that the ciphertext of a slot opens in. It holds the place that the secret was given for, so
     that a row whose place was changed by hand does not open.
     """
-    return f"{server_id}:{slot}" if bound_to is None else f"{server_id}:{slot}:{bound_to}"
+    return f"{server_id}:{slot}:{bound_to}"
 
 
 def read_all(connection: sa.Connection) -> Mapping[str, Sequence[Any]]:
@@ -111,72 +81,13 @@ def read_of(connection: sa.Connection, server_id: str) -> Sequence[Any]:
     return connection.execute(_of, {"i": server_id}).all()
 
 
-def read_unbound(connection: sa.Connection) -> Sequence[Any]:
-    """The rows that an earlier release wrote and that are not bound to a place yet."""
-    return connection.execute(_unbound).all()
-
-
-def bind(connection: sa.Connection, rows: Iterable[Bound]) -> int:
-    """Bind rows that are still unbound. Return how many were."""
-    return sum(
-        connection.execute(
-            _bind, {"i": row.server_id, "s": row.slot, "to": row.ciphertext, "b": row.bound_to, "v": row.vouched}
-        ).rowcount
-        for row in rows
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PlainUser:
-    """A server whose user name an earlier release kept in the clear. `authentication` is the column without it."""
-
-    server_id: str
-    user: str
-    was: str
-    authentication: str
-
-
-def read_plain_users(connection: sa.Connection) -> Sequence[PlainUser]:
-    """The user names that are kept in the clear."""
-    found = []
-    for row in connection.execute(_authentications):
-        try:
-            body = json.loads(row.authentication)
-            user = body.get("username", "")
-        except (ValueError, AttributeError):
-            continue
-        if user and isinstance(user, str):
-            found.append(PlainUser(row.id, user, row.authentication, json_text({**body, "username": ""})))
-    return found
-
-
-def seal_users(connection: sa.Connection, pairs: Iterable[tuple[PlainUser, str, str]]) -> int:
-    """Put user names into rows of their own, each with its ciphertext and the place it is bound to. Return how many
-    were still in the clear.
-    """
-    count = 0
-    for user, ciphertext, bound_to in pairs:
-        changed = connection.execute(
-            _clear_user, {"i": user.server_id, "was": user.was, "to": user.authentication}
-        ).rowcount
-        if not changed:
-            continue
-        row = {"server_id": user.server_id, "slot": USER_SLOT, "source": SecretSource.STORED.value, "place": ""}
-        connection.execute(_delete, {"i": user.server_id, "s": USER_SLOT})
-        connection.execute(
-            _add, {**row, "bound_to": bound_to, "vouched": False, "ciphertext": ciphertext, "updated_by": ""}
-        )
-        count += 1
-    return count
-
-
 def with_missing(record: ServerRecord, rows: Sequence[Any]) -> ServerRecord:
     """Return the record with the slots of stored secrets that have no value for the place the server has now."""
     missing = (
         row.slot
         for row in rows
         if row.source == SecretSource.STORED
-        and (row.ciphertext is None or (row.bound_to is not None and row.bound_to != binding_of(record, row.slot)))
+        and (row.ciphertext is None or row.bound_to != binding_of(record, row.slot))
     )
     return replace(record, missing=frozenset(missing))
 

@@ -1,7 +1,4 @@
-"""Server records as rows, and back. Where each secret comes from is no part of a row: `secret_rows` keeps that.
-
-Every field of a record is written by name, with its default where an earlier release had none.
-"""
+"""Server records as rows, and back. Where each secret comes from is no part of a row: `secret_rows` keeps that."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from bot.domain.flows import NO_FLOWS, Sends, ServerFlows, Words
+from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     Authentication,
@@ -52,7 +49,7 @@ def server_row(record: ServerRecord) -> dict[str, Any]:
                 "v": VERSION,
                 "transport": transport,
                 **{name: getattr(config, name) for name in (*_TEXTS, *_TIMES)},
-                **({} if config.flows == NO_FLOWS else {"flows": _flows_body(config.flows)}),
+                "flows": _flows_body(config.flows),
             }
         ),
         "authentication": json_text(
@@ -60,8 +57,6 @@ def server_row(record: ServerRecord) -> dict[str, Any]:
                 "v": VERSION,
                 "kind": record.authentication.kind.value,
                 "header": record.authentication.header,
-                # Processes of an earlier release read it. The user name itself is a secret, in a row of its own.
-                "username": "",
                 "client_id": record.authentication.client_id,
                 "scope": record.authentication.scope,
             }
@@ -85,14 +80,14 @@ def read_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRecor
             title=row.title,
             description=row.description,
             auto_connect=row.auto_connect,
-            flows=_read_flows(definition.get("flows")),
-            **{name: definition[name] for name in (*_TEXTS, *_TIMES) if name in definition},
+            flows=_read_flows(definition["flows"]),
+            **{name: definition[name] for name in (*_TEXTS, *_TIMES)},
         ),
         authentication=Authentication(
             AuthenticationKind(authentication["kind"]),
             authentication["header"],
-            authentication.get("client_id", ""),
-            authentication.get("scope", ""),
+            authentication["client_id"],
+            authentication["scope"],
         ),
         secrets=secrets,
         standing=Standing(row.standing),
@@ -114,9 +109,7 @@ def _flows_body(flows: ServerFlows) -> Body:
     }
 
 
-def _read_flows(body: Body | None) -> ServerFlows:
-    if body is None:
-        return NO_FLOWS
+def _read_flows(body: Body) -> ServerFlows:
     return ServerFlows(
         body["words"] and Words(body["words"]),
         body["sends"] and Sends(body["sends"]),

@@ -15,17 +15,16 @@ from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.callers import OPERATOR_PRINCIPAL
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author
 from bot.domain.secret_binding import binding_of
 from bot.domain.secret_grants import FindGrants, no_grants
 from bot.domain.secrets import SecretSource
-from bot.domain.servers import USER_SLOT, ServerRecord, Standing, Synced
+from bot.domain.servers import ServerRecord, Standing, Synced
 from bot.errors import NotFound, SecretUnavailable
 from bot.storage import audit, capability_rows, secret_rows, server_rows, sign_in_rows
 from bot.storage.database import Database
-from bot.storage.revisions import bump, read_revision, take_turns
+from bot.storage.revisions import read_revision, take_turns
 from bot.storage.secret_box import SecretBox
 from bot.storage.secret_rows import place_of
 from bot.storage.secret_sources import from_environment, from_file, open_regular_file
@@ -163,62 +162,7 @@ class SqlServerStore:
 
         return Resealed(await self._database.run(transaction), tuple(unopened))
 
-    async def bind_earlier(self) -> None:
-        """Bind the secrets that an earlier release kept to the place that their server has now, and encrypt user names
-        that it kept in the clear. A secret that no key opens stays as it is, and is not opened. References of the
-        operator stay the operator's.
-        """
-        unbound = await self._database.run(secret_rows.read_unbound)
-        users = await self._database.run(secret_rows.read_plain_users)
-        if not unbound and not users:
-            return
-        records = {record.id: record for record in await self.records()}
-        bound = await asyncio.to_thread(self._bind, unbound, records)
-        sealed = await asyncio.to_thread(self._seal_users, users, records)
-
-        def transaction(connection: sa.Connection) -> None:
-            take_turns(connection)
-            if secret_rows.bind(connection, bound) + secret_rows.seal_users(connection, sealed):
-                bump(connection)
-
-        await self._database.run(transaction)
-
     # ------------------------------------------------------------------ in a thread
-
-    def _bind(self, unbound: Sequence[Any], records: Mapping[str, ServerRecord]) -> Sequence[secret_rows.Bound]:
-        bound = []
-        for row in unbound:
-            record = records.get(row.server_id)
-            if record is None:
-                continue
-            place, ciphertext = binding_of(record, row.slot), row.ciphertext
-            if ciphertext is not None:
-                try:
-                    plain = self._box.open(ciphertext, place_of(record.id, row.slot, None))
-                except SecretUnavailable as error:
-                    log.warning("the secret %s of the server %s is not bound: %s", row.slot, record.config.name, error)
-                    continue
-                ciphertext = self._box.seal(plain, place_of(record.id, row.slot, place))
-            vouched = row.source != SecretSource.STORED and is_operators(row.updated_by)
-            bound.append(secret_rows.Bound(record.id, row.slot, ciphertext, place, vouched))
-        return bound
-
-    def _seal_users(
-        self, users: Sequence[secret_rows.PlainUser], records: Mapping[str, ServerRecord]
-    ) -> Sequence[tuple[secret_rows.PlainUser, str, str]]:
-        sealed = []
-        for user in users:
-            record = records.get(user.server_id)
-            if record is None:
-                continue
-            place = binding_of(record, USER_SLOT)
-            try:
-                ciphertext = self._box.seal(user.user, place_of(record.id, USER_SLOT, place))
-            except SecretUnavailable as error:
-                log.warning("the user name of the server %s is kept in the clear: %s", record.config.name, error)
-                continue
-            sealed.append((user, ciphertext, place))
-        return sealed
 
     def _seal(self, record: ServerRecord, secrets: Mapping[str, str]) -> Mapping[str, str]:
         return {
@@ -263,11 +207,6 @@ class SqlServerStore:
         set_again = f"say /mcp secret set {record.config.name} {slot}"
         if row is None or row.ciphertext is None:
             raise SecretUnavailable("It is not set.", set_again)
-        if row.bound_to is None:
-            raise SecretUnavailable(
-                "It was kept by an earlier release and is not bound to an address yet.",
-                f"restart the bot, or {set_again}",
-            )
         place = binding_of(record, slot)
         if row.bound_to != place:
             raise SecretUnavailable(f"It was entered for {row.bound_to}, and the server is {place} now.", set_again)
@@ -318,13 +257,6 @@ class SqlServerStore:
             if self._complained.get(f"{what} {server_id}") != problem:
                 self._complained[f"{what} {server_id}"] = problem
                 log.warning("%s of the server %s cannot be read and is left out", what, server_id)
-
-
-def is_operators(principal: str) -> bool:
-    """Return True if a principal of an earlier release's row was the operator: somebody at the bot's own terminal, or
-    ADMIN_API_TOKEN.
-    """
-    return principal.startswith("console:") or principal == OPERATOR_PRINCIPAL
 
 
 def _inside(cause: str) -> str:

@@ -70,8 +70,12 @@ def stands(connection: sa.Connection, conversation: str, summary: Summary, past:
 
 def keep_summary(connection: sa.Connection, conversation: str, summary: Summary) -> None:
     """Keep a summary in place of the one there was."""
-    sources = None if summary.sources is None else sources_body(summary.sources)
-    values = {"k": conversation, "u": summary.upto, "words": summary.text, "from": sources}
+    values = {
+        "k": conversation,
+        "u": summary.upto,
+        "words": summary.text,
+        "from": sources_body(summary.sources),
+    }
     connection.execute(_keep.on(connection), values)
 
 

@@ -73,11 +73,6 @@ class PinStore(Protocol):
     async def of(self, server_id: str) -> Sequence[Pin]:
         """The pins of a server, by tool, with what there was to be seen."""
 
-    async def adopt(self) -> bool:
-        """Pin what is known of servers of which nothing is pinned: what an earlier release has let run. Whether there
-        were any. No audit.
-        """
-
     async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         """Pin exactly these definitions, in the place of what was pinned of these tools. Raises NotFound."""
 

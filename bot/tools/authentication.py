@@ -99,7 +99,7 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
             if not user:
                 raise Unusable(
                     f"Server {server} has no user name to sign in with.",
-                    f"set it: /mcp secret set {server} {USER_SLOT}; after an upgrade check MCP_ENCRYPTION_KEY first",
+                    f"set it: /mcp secret set {server} {USER_SLOT}",
                 )
             if ":" in user:
                 raise Unusable(f"Server {server}: a user name for basic must be without a colon.", "correct it")

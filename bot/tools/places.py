@@ -37,9 +37,7 @@ def _shown(url: str) -> tuple[str, ...]:
     """An address without what looks like a secret. Its host is none, whatever it looks like."""
     found = _HOST.match(url)
     host = found[0] if found else ""
-    path, whole = masked(url[len(host) :]), masked(url)
-    # As it was always said, so that what was signed before an upgrade still counts after it.
-    return (whole,) if whole == f"{host}{path}" else (host, path)
+    return (host, masked(url[len(host) :]))
 
 
 def _without_credentials(url: str) -> str:

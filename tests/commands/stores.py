@@ -144,9 +144,6 @@ class MemoryPins:
             if pin.server_id == server_id
         ]
 
-    async def adopt(self) -> bool:
-        return False
-
     async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         for tool in tools:
             name = tool.original_name

@@ -310,10 +310,10 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
     }
 
 
-async def test_a_call_of_an_earlier_release_or_another_workspace_has_nothing_to_explain() -> None:
+async def test_a_call_without_a_ruling_or_of_another_workspace_has_nothing_to_explain() -> None:
     held = office()
     held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DONE, None))
-    assert "earlier release" in facts(await held.ask("mcp policy explain approval-1"))["decided by"]
+    assert "no rule" in facts(await held.ask("mcp policy explain approval-1"))["decided by"]
     elsewhere = ConversationKey("test", "x", "hall", "1")
     assert (await held.ask("mcp policy explain approval-1", where=elsewhere)).failed
     assert "No call of that id was asked for here." in (await held.ask("mcp policy explain nothing")).text

@@ -171,7 +171,6 @@ async def test_where_and_for_what_each_scope_holds(
     "change",
     [
         lambda step: as_it(step, server_id="another"),
-        lambda step: as_it(step, server_id=""),
         lambda step: as_it(step, name="delete"),
         lambda step: as_it(step, definition="has changed"),
         lambda step: as_it(step, destructive=True),
@@ -182,7 +181,7 @@ async def test_where_and_for_what_each_scope_holds(
         lambda _: wanted(2, terms=Terms(four_eyes=True), a=1),
     ],
     ids=[
-        "another server", "a server of an earlier release", "another tool", "the tool has changed",
+        "another server", "another tool", "the tool has changed",
         "it is destructive now", "another asker", "another rule asks", "other approvers", "two signatures", "four eyes",
     ],
 )  # fmt: skip

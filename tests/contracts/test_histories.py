@@ -59,9 +59,9 @@ async def test_whose_words_stand_in_replies_and_summaries_is_kept_with_them(ledg
     await ledger.log.finish(claim, TurnStatus.DONE, [replace(ANSWER, n=1, sources=sources)], "")
     await ended(ledger, "two")
     past = await SqlTurnLog(ledger.database).history(HALL, 9, 9)
-    assert [[reply.sources for reply in record.replies] for record in past.turns] == [[sources], [None, None]]
+    assert [[reply.sources for reply in record.replies] for record in past.turns] == [[sources], [(), ()]]
     claim = await running(ledger, "three")
-    for kept in (sources, None):
+    for kept in (sources, ()):
         past = await ledger.log.history(HALL, 3, 9)
         await ledger.log.sum_up(claim, Summary(1, "They began.", kept), past)
         assert (await SqlTurnLog(ledger.database).history(HALL, 3, 9)).summary == Summary(1, "They began.", kept)

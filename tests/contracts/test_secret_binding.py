@@ -7,13 +7,11 @@ import dataclasses
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.conversations import Author
 from bot.domain.secret_binding import binding_of
 from bot.domain.secret_grants import SecretGrant, SecretGrants
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
-    USER_SLOT,
     Authentication,
     AuthenticationKind,
     HttpKind,
@@ -25,8 +23,7 @@ from bot.domain.servers import (
     Transport,
 )
 from bot.errors import SecretUnavailable
-from bot.storage.secret_box import SecretBox, make_box
-from bot.storage.secret_rows import place_of
+from bot.storage.secret_box import make_box
 from bot.storage.server_store import SqlServerStore
 from tests.fakes.parts import ANA
 from tests.ledgers import Ledger
@@ -184,91 +181,6 @@ async def test_a_reference_that_the_operator_has_given_holds_for_the_place_it_wa
     (kept,) = await servers.records()
     with pytest.raises(SecretUnavailable, match="not granted"):
         await servers.reveal(kept)
-
-
-async def as_an_earlier_release(ledger: Ledger, servers: SqlServerStore, added: ServerRecord, by: str) -> None:
-    """Put the rows back to how an earlier release wrote them."""
-    await execute(ledger, "update mcp_secrets set bound_to = null, vouched = :no, updated_by = :by", no=False, by=by)
-    sealed = make_box(KEY).seal("typed", place_of(added.id, AUTH_SECRET, None))
-    await execute(ledger, "update mcp_secrets set ciphertext = :sealed where source = 'stored'", sealed=sealed)
-
-
-async def test_what_an_earlier_release_kept_is_bound_to_where_its_server_is(ledger: Ledger) -> None:
-    servers = store(ledger)
-    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
-    await as_an_earlier_release(ledger, servers, added, "slack:U1")
-    with pytest.raises(SecretUnavailable, match="not bound to an address yet"):
-        await servers.reveal(added)
-    await servers.bind_earlier()
-    assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
-    with pytest.raises(SecretUnavailable, match=r"entered for https://jira\.example:443"):
-        await servers.reveal(moved(added, HttpTransport("https://evil.example/mcp")))
-
-
-@pytest.mark.parametrize(
-    ("by", "operators"), [("console:root", True), ("api:admin", True), ("api:ci", False), ("slack:U1", False)]
-)
-async def test_of_an_earlier_releases_references_the_operators_own_hold(
-    ledger: Ledger, by: str, *, operators: bool
-) -> None:
-    servers = store(ledger)
-    added = await servers.add(record(JIRA), {}, Author("test", "x", "x"))
-    await as_an_earlier_release(ledger, servers, added, by)
-    await servers.bind_earlier()
-    (kept,) = await servers.records()
-    assert kept.secrets[AUTH_SECRET].vouched is operators
-    if operators:
-        assert await servers.reveal(kept) == {AUTH_SECRET: "the-operators-key"}
-    else:
-        with pytest.raises(SecretUnavailable, match="not granted"):
-            await servers.reveal(kept)
-
-
-async def test_a_secret_that_no_key_opens_stays_unbound_and_is_not_opened(ledger: Ledger) -> None:
-    servers = store(ledger)
-    added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
-    await as_an_earlier_release(ledger, servers, added, "slack:U1")
-    other = SqlServerStore(ledger.database, make_box("ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="), {})
-    await other.bind_earlier()
-    with pytest.raises(SecretUnavailable, match="not bound to an address yet"):
-        await servers.reveal(added)
-    await servers.bind_earlier()
-    assert await servers.reveal(added) == {AUTH_SECRET: "typed"}
-
-
-async def with_a_plain_user(ledger: Ledger, servers: SqlServerStore) -> ServerRecord:
-    """A server that signs in by basic, as an earlier release kept it."""
-    basic = dataclasses.replace(record(), authentication=Authentication(AuthenticationKind.BASIC))
-    added = await servers.add(basic, {AUTH_SECRET: "typed"}, ANA)
-    body = '{"v": 1, "kind": "basic", "header": "Authorization", "username": "robot-7f3a"}'
-    await execute(ledger, "update mcp_servers set authentication = :body", body=body)
-    return added
-
-
-async def test_a_user_name_that_an_earlier_release_kept_in_the_clear_is_encrypted(ledger: Ledger) -> None:
-    servers = store(ledger)
-    await with_a_plain_user(ledger, servers)
-    revision = await servers.revision()
-    await servers.bind_earlier()
-    (kept,) = await servers.records()
-    assert kept.authentication == Authentication(AuthenticationKind.BASIC)
-    assert await servers.reveal(kept) == {AUTH_SECRET: "typed", USER_SLOT: "robot-7f3a"}
-    assert await servers.revision() > revision
-    rows = await ledger.database.run(
-        lambda connection: repr(connection.execute(sa.text("select * from mcp_servers")).all())
-    )
-    assert "robot-7f3a" not in rows
-    await servers.bind_earlier()
-    assert await servers.reveal(kept) == {AUTH_SECRET: "typed", USER_SLOT: "robot-7f3a"}
-
-
-async def test_a_user_name_that_cannot_be_encrypted_is_shown_to_nobody(ledger: Ledger) -> None:
-    servers = store(ledger)
-    await with_a_plain_user(ledger, servers)
-    await SqlServerStore(ledger.database, SecretBox(), {}).bind_earlier()
-    (kept,) = await servers.records()
-    assert "robot-7f3a" not in repr(kept)
-    assert USER_SLOT not in kept.secrets
 
 
 async def test_a_rotation_keeps_secrets_where_they_are_bound(ledger: Ledger) -> None:

@@ -181,7 +181,6 @@ async def test_a_row_that_cannot_be_read_keeps_nothing_from_being_counted(ledger
     claim = await asking_for(ledger, wanted(2, StepStatus.READY))
     await ran(ledger, claim, 2, StepStatus.DONE, 1.0)
     row = {"seq": 2, "at": START, "kind": "ran", "conversation": str(HALL), "turn_id": "t", "actor": "test:ana"}
-    await ledger.database.run(
-        lambda connection: connection.execute(audit.insert().values(**row, body=body, previous="", hash=""))
-    )
+    chain = {"previous": "", "hash": "", "subject": "", "mac": ""}
+    await ledger.database.run(lambda connection: connection.execute(audit.insert().values(**row, **chain, body=body)))
     assert {(each.server, each.calls) for each in (await happened(ledger)).servers} == {("", 1), ("s", 1)}

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from bot.domain.approvals import Approval, ApprovalPolicy, Decision, Verdict
 from bot.domain.audit import AuditQuery
@@ -44,7 +42,6 @@ from bot.domain.terms import OnTimeout, Terms
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import Conflict, NotFound, SecretUnavailable
-from bot.storage import schema
 from bot.storage.archive import SqlArchive
 from bot.storage.database import Database
 from bot.storage.opinion_store import SqlOpinionStore
@@ -804,42 +801,6 @@ async def test_a_rule_that_cannot_be_read_denies(ledger: Ledger, body: str, capl
         ]
     assert len([each for each in caplog.messages if rule.id in each]) == 1
     assert await policies.clear_rule(rule.id, ANA)
-
-
-async def test_what_the_release_before_had_set_holds_on(ledger: Ledger, servers: SqlServerStore) -> None:
-    """The migration, run again over rows as that release wrote them."""
-    added = await servers.add(record(workspace=HOME), {}, ANA)
-    for server, tool, policy in (
-        (added.id, "", "ALWAYS_DENY"),
-        (added.id, "read", "ALWAYS_ALLOW"),
-        ("file:news", "send", "ASK_USER"),
-    ):
-        await execute(
-            ledger,
-            "insert into policies (server_id, tool, policy, set_by, set_at) values (:s, :t, :p, 'test:ana', 7)",
-            s=server,
-            t=tool,
-            p=policy,
-        )
-    await ledger.database.run_once(migrated_again)
-    found = [dataclasses.replace(rule, id="") for rule in await SqlPolicyStore(ledger.database).rules()]
-    by = {"by": "test:ana", "at": 7.0}
-    assert sorted(found, key=lambda rule: (rule.server_id, rule.tool)) == sorted(
-        [
-            plain(added.id, "", ApprovalPolicy.ALWAYS_DENY, but=frozenset({"read"}), workspace=HOME, **by),
-            plain(added.id, "read", ApprovalPolicy.ALWAYS_ALLOW, workspace=HOME, **by),
-            plain("file:news", "send", ApprovalPolicy.ASK_USER, **by),
-        ],
-        key=lambda rule: (rule.server_id, rule.tool),
-    )
-
-
-def migrated_again(connection: sa.Connection) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
-    config.attributes["connection"] = connection
-    command.downgrade(config, "0006")
-    command.upgrade(config, "head")
 
 
 async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(ledger: Ledger) -> None:

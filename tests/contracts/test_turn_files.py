@@ -111,5 +111,5 @@ async def test_what_comes_after_the_lease_was_lost_is_told_without_its_bytes(led
     row = sa.select(steps.c.late_result).where(steps.c.n == 2)
     told = await ledger.database.run(lambda connection: connection.execute(row).scalar_one())
     assert told["parts"] == [
-        {"type": "file", "data": "", "mime": "image/png", "name": "", "kept": "", "size": len(PNG), "readers": "all"}
+        {"type": "kept", "id": "", "mime": "image/png", "name": "", "size": len(PNG), "readers": "all"}
     ]

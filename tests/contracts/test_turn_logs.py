@@ -22,7 +22,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
-from bot.domain.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult, assistant
+from bot.domain.messages import KeptFile, Message, Readers, Role, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, Origin, Question, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.views import Drawn
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
@@ -189,7 +189,7 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
         Usage(10, 5, 2),
         ("A note.",),
     )
-    parts = (TextPart("t"), ImagePart(b"\x00\xff", "image/png", "a.png"), FilePart(b"f", "a/b", "n"))
+    parts = (TextPart("t"), KeptFile("f1", "image/png", "a.png", 2, Readers.ALL), KeptFile("", "a/b", "n", 1))
     outcome = ToolResult("x", parts, True, {"k": 1})
     written = ToolRef("s", "write", "Write", "d", True, False)
     step = ToolStep(2, reply.message.tool_calls[0], written, StepStatus.FAILED, result=outcome)

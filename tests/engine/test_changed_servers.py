@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict, fingerprint
+from bot.domain.approvals import ApprovalPolicy, Decision, NotAllowed, Settled, Verdict
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
-from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.engine.editing import TOOL_CHANGED
 from bot.engine.policy import Policies, Signatories
@@ -101,14 +101,6 @@ async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_a
     assert step.result is not None
     assert "has changed since it was signed" in step.result.text
     assert house.toolbox.calls == []
-
-
-def test_a_call_that_an_earlier_release_has_kept_is_bound_to_what_that_release_looked_at() -> None:
-    now = tool("pay__send", place="here")
-    kept, fresh = ToolRef("pay", "send"), ToolRef("pay", "send", place="here")
-    assert fingerprint(kept.as_asked(now), {}) == fingerprint(replace(now, place=""), {})
-    assert fingerprint(fresh.as_asked(now), {}) == fingerprint(now, {})
-    assert fingerprint(now, {}) != fingerprint(replace(now, place="there"), {})
 
 
 @dataclass

@@ -126,7 +126,7 @@ async def test_many_short_turns_are_summed_up_in_as_many_tokens_as_there_is_room
 async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after an upgrade, or when a summary went with a turn that was too old to be kept."""
+    """As when a summary went with a turn that was too old to be kept."""
     house.model.script = [answering(say("So far."), "Yes.")] * 20
     engine = house.engine()
     async with running(engine):

@@ -32,11 +32,10 @@ def test_the_thread_is_offered_first() -> None:
         dataclasses.replace(waiting(), status=StepStatus.READY),
         dataclasses.replace(waiting(), approval=None),
         dataclasses.replace(waiting(), tool=None),
-        dataclasses.replace(waiting(), tool=NOTES),
         dataclasses.replace(waiting(), tool=dataclasses.replace(KNOWN, destructive=True)),
         dataclasses.replace(waiting(), approval=an_approval(terms=Terms(quorum=2))),
     ],
-    ids=["settled", "needs no signature", "made up", "of an earlier release", "destructive", "two signatures"],
+    ids=["settled", "needs no signature", "made up", "destructive", "two signatures"],
 )
 def test_nothing_is_offered_that_would_be_refused(step: ToolStep) -> None:
     assert grant_offers(step) == ()

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from bot.domain.messages import FilePart, ImagePart, KeptFile, Readers, ResultPart, TextPart, ToolResult
+from bot.domain.messages import KeptFile, Readers, ResultPart, TextPart, ToolResult
 from bot.domain.turns import StepStatus
 from bot.domain.views import TurnView
 from bot.errors import NotFound
@@ -42,13 +42,8 @@ async def test_what_was_kept_is_read_when_it_is_shared() -> None:
         await second.read()
 
 
-async def test_what_an_earlier_release_kept_in_the_result_is_shared_as_well() -> None:
-    (image,) = returned_files(view_of(ImagePart(b"png", "image/png")), 100)
-    assert (image.slot, await image.read()) == ("file-1-0", b"png")
-
-
 def test_what_is_not_there_too_large_or_for_the_model_alone_is_not_shared() -> None:
-    none = (kept(id=""), kept(size=101), kept(size=0), kept(readers=Readers.MODEL), FilePart(b"", "a/b", "empty"))
+    none = (kept(id=""), kept(size=101), kept(size=0), kept(readers=Readers.MODEL))
     assert names(view_of(*none)) == []
     assert names(dataclasses.replace(view_of(kept()), read=None)) == []
     assert names(view_of(kept(), status=StepStatus.UNKNOWN)) == []

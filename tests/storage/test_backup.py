@@ -79,8 +79,8 @@ def test_the_last_row_of_the_audit_in_the_copy_is_told(database: Path, tmp_path:
     assert back_up(database, tmp_path / "none.db").head == AuditHead()
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute(
-            "insert into audit (seq, at, kind, conversation, turn_id, actor, body, previous, hash)"
-            f" values (7, 1, 'asked', 'c', 't', 'a', '{{}}', '{'0' * 64}', '{'a' * 64}')"
+            "insert into audit (seq, at, kind, conversation, turn_id, actor, body, previous, hash, subject, mac)"
+            f" values (7, 1, 'asked', 'c', 't', 'a', '{{}}', '{'0' * 64}', '{'a' * 64}', '', '')"
         )
     assert back_up(database, tmp_path / "one.db").head == AuditHead(7, "a" * 64)
 

@@ -12,13 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
-from bot.domain.turns import Question
 from bot.errors import DatabaseError
 from bot.storage import schema
 from bot.storage.database import Database
 from bot.storage.opening import open_database
 from bot.storage.tables import metadata
-from bot.storage.turn_log import SqlTurnLog
 from tests.postgres import Server
 
 
@@ -86,39 +84,6 @@ async def test_every_migration_can_be_taken_back(empty: Database) -> None:
 
     assert await empty.run_once(down) == ["alembic_version"]
     await schema.upgrade(empty)
-
-
-async def test_turns_written_by_the_first_release_are_read(empty: Database) -> None:
-    """A question's body as the first schema wrote it, before calls could be run by hand."""
-    await schema.upgrade(empty)
-    question = '{"v": 1, "text": "hello?", "attachments": [], "context": []}'
-
-    def write(connection: sa.Connection) -> None:
-        for table, row in (
-            ("conversations", {"key": "test:w:hall:1", "last_seq": 1, "created_at": 0, "updated_at": 0}),
-            (
-                "turns",
-                {
-                    "id": "t1",
-                    "conversation": "test:w:hall:1",
-                    "seq": 1,
-                    "status": "queued",
-                    "author_id": "ana",
-                    "author_name": "Ana",
-                    "question": question,
-                    "created_at": 0,
-                },
-            ),
-            ("deliveries", {"turn_id": "t1", "wanted": 0}),
-        ):
-            names = ", ".join(row)
-            values = ", ".join(f":{name}" for name in row)
-            connection.execute(sa.text(f"insert into {table} ({names}) values ({values})"), row)
-
-    await empty.run(write)
-    log = SqlTurnLog(empty)
-    (claim,) = await log.claim(1)
-    assert (await log.resume(claim)).turn.question == Question("hello?")
 
 
 async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Definitions of servers as rows: what an earlier release wrote is read, and everything comes back."""
+"""Definitions of servers as rows, and back."""
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,10 +21,3 @@ def read(row: dict[str, Any]) -> ServerRecord:
 
 def test_how_a_server_is_signed_in_to_comes_back() -> None:
     assert read(server_row(RECORD)).authentication == RECORD.authentication
-
-
-def test_a_row_from_before_there_was_oauth_is_read() -> None:
-    row = server_row(RECORD)
-    authentication = {"v": 1, "kind": "basic", "header": "Authorization", "username": "robot"}
-    row["authentication"] = json.dumps(authentication)
-    assert read(row).authentication == Authentication(AuthenticationKind.BASIC)

@@ -219,8 +219,9 @@ def _delete_a_turn(crime: Crime) -> None:
 
 def _forge_a_grant(crime: Crime) -> None:
     crime.run(
-        "insert into grants (id, server, tool, granted_by, created_at)"
-        " values ('g-1', 'notes', 'add', 'console:boss', 1.0)"
+        "insert into grants (id, scope, server, server_name, tool, definition, conversation, person, granted_by,"
+        " granted_name, approval_id, rule, terms, fingerprint, destructive, created_at)"
+        " values ('g-1', 'always', 'notes', 'notes', 'add', '', '', '', 'console:boss', '', '', '', '', '', false, 1.0)"
     )
 
 

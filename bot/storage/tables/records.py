@@ -19,9 +19,9 @@ audit = sa.Table(
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
     # For finding rows: the truth, which is chained, is `subject` in the body.
-    sa.Column("subject", Words, nullable=False, server_default=""),
+    sa.Column("subject", Words, nullable=False),
     # `key id:hex` of the HMAC over the hash; empty if there was no key.
-    sa.Column("mac", sa.Text, nullable=False, server_default=""),
+    sa.Column("mac", sa.Text, nullable=False),
 )
 sa.Index("audit_turn", audit.c.turn_id)
 sa.Index("audit_actor", audit.c.actor, audit.c.seq)

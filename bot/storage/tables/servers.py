@@ -41,9 +41,9 @@ mcp_secrets = sa.Table(
     sa.Column("ciphertext", sa.Text),
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("updated_by", Words, nullable=False),
-    # The place that the secret was given for (`bot.domain.secret_binding`). NULL: an earlier release wrote the row.
-    sa.Column("bound_to", Words),
-    sa.Column("vouched", sa.Boolean, nullable=False, server_default=sa.false()),
+    # The place that the secret was given for (`bot.domain.secret_binding`).
+    sa.Column("bound_to", Words, nullable=False),
+    sa.Column("vouched", sa.Boolean, nullable=False),
 )
 
 mcp_capabilities = sa.Table(

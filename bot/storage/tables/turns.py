@@ -40,7 +40,7 @@ summaries = sa.Table(
     sa.Column("upto", sa.BigInteger, nullable=False),
     sa.Column("text", Words, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("sources", Json),
+    sa.Column("sources", Json, nullable=False),
 )
 
 turns = sa.Table(
@@ -50,12 +50,12 @@ turns = sa.Table(
     sa.Column("conversation", sa.ForeignKey(conversations.c.key, ondelete="CASCADE"), nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False, server_default="question"),
+    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("author_id", Words, nullable=False),
     sa.Column("author_name", Words, nullable=False),
-    # `Author.principal` and `ConversationKey.home`: claims are shared among these. Empty in rows of an earlier release.
-    sa.Column("person", Words, nullable=False, server_default=""),
-    sa.Column("workspace", sa.Text, nullable=False, server_default=""),
+    # `Author.principal` and `ConversationKey.home`: claims are shared among these.
+    sa.Column("person", Words, nullable=False),
+    sa.Column("workspace", sa.Text, nullable=False),
     sa.Column("question", Json, nullable=False),
     sa.Column("failure", Words, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
@@ -140,9 +140,9 @@ usage = sa.Table(
     sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
     # In micro-units of the currency; null where the model had no price that day.
     sa.Column("cost", sa.BigInteger),
-    sa.Column("currency", sa.Text, nullable=False, server_default=""),
+    sa.Column("currency", sa.Text, nullable=False),
     # Its service does not count, or the reply is under way or broke off: what was not said is estimated.
-    sa.Column("estimated", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("estimated", sa.Boolean, nullable=False),
 )
 sa.Index("usage_person", usage.c.person, usage.c.at)
 sa.Index("usage_channel", usage.c.channel, usage.c.at)

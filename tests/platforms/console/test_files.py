@@ -15,12 +15,14 @@ from bot.platforms.console.person import Person
 from bot.platforms.console.streams import PlainStream
 from bot.platforms.console.surface import ConsoleSurface
 from bot.platforms.console.watch import Watch
+from tests.fakes.kept_files import with_kept_files
 from tests.platforms.console.scripted import a_call, a_turn
 
 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:
     step = a_call(1, StepStatus.DONE)
-    return TurnView(a_turn("t1", "show"), (dataclasses.replace(step, result=ToolResult("c", parts)),), 1)
+    step = dataclasses.replace(step, result=ToolResult("c", parts))
+    return with_kept_files(TurnView(a_turn("t1", "show"), (step,), 1))
 
 
 async def draw(surface: ConsoleSurface, view: TurnView, refs: dict[str, str]) -> None:

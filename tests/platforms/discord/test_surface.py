@@ -16,6 +16,7 @@ from bot.domain.views import Audience, Notice, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.surface import TYPING_SECONDS, DiscordSurface
 from tests.fakes.discord import Answers, Channel, Cut, Fails, Flag, Lost, Message, Permission, TooMany
+from tests.fakes.kept_files import with_kept_files
 from tests.platforms import scenes
 from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
@@ -369,7 +370,8 @@ async def test_somebody_who_takes_no_direct_messages_is_told_nowhere_else() -> N
 def with_files(*parts: ImagePart | FilePart) -> TurnView:
     step = a_call(1, scenes.LOGS, StepStatus.DONE)
     result = ToolResult(step.call.id, parts)
-    return a_view(dataclasses.replace(step, result=result), a_reply(2, "There."), status=TurnStatus.DONE)
+    view = a_view(dataclasses.replace(step, result=result), a_reply(2, "There."), status=TurnStatus.DONE)
+    return with_kept_files(view)
 
 
 def shared(messages: list[Message]) -> list[tuple[str, bytes]]:

@@ -12,6 +12,7 @@ from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import Audience, Notice, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.surface import SlackSurface
+from tests.fakes.kept_files import with_kept_files
 from tests.fakes.slack import Cut, Fails, Lost, Message, TooMany
 from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
@@ -264,7 +265,8 @@ async def test_notices_reach_one_person_their_direct_messages_or_everybody() -> 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:
     step = a_step(StepStatus.DONE)
     result = ToolResult(step.call.id, parts)
-    return a_view(dataclasses.replace(step, result=result), a_reply(1, "There."), status=TurnStatus.DONE)
+    view = a_view(dataclasses.replace(step, result=result), a_reply(1, "There."), status=TurnStatus.DONE)
+    return with_kept_files(view)
 
 
 async def test_images_and_files_of_tools_are_shared_in_the_thread_once() -> None:
